@@ -1,0 +1,2 @@
+//! A cache server whose memory grows.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Judges a canary against its control.

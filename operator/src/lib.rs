@@ -1,0 +1,3 @@
+//! The shell round `heapfleet-core`: reads the world, acts on decisions, reports to people.
+
+pub mod probe;

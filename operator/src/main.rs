@@ -1,0 +1,2 @@
+//! Entry point of the `heapfleet` binary.
+fn main() {}
