@@ -1,1 +1,3 @@
 //! The lab.
+
+pub mod trace_server;
