@@ -1,0 +1,196 @@
+//! Takes a workload as seen, gives the container to change or one reason why it is left alone. Never writes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::env::{EnvValue, wanted_env};
+use super::{CLAIM, patch};
+use crate::decision::Reason;
+use crate::names::{Claim, WorkloadId};
+use crate::plan::{Allocator, Delivery, OnExisting, Target};
+use crate::world::{ClusterView, Node, Workload};
+
+/// Why a workload is left alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ineligible {
+    /// One reason of the closed set.
+    pub reason: Reason,
+    /// One sentence: what, why, what to do.
+    pub message: String,
+}
+
+fn refuse(reason: Reason, message: String) -> Ineligible {
+    Ineligible { reason, message }
+}
+
+/// The name of the container to change, or the first reason against it, in the order of `injection.md`.
+pub fn eligible(
+    id: &WorkloadId,
+    workload: &Workload,
+    cluster: &ClusterView,
+    target: &Target,
+    allocator: &Allocator,
+    claim: &Claim,
+) -> Result<String, Ineligible> {
+    if workload.deleting {
+        return Err(refuse(Reason::WorkloadDeleting, format!("{id} is being deleted.")));
+    }
+    check_claim(id, workload, claim)?;
+    let container = pick_container(id, workload, target)?;
+    if let Delivery::Unsupported { name } = &allocator.delivery {
+        return Err(refuse(
+            Reason::DeliveryUnsupported,
+            format!("class {}: delivery {name} is not carried out by this version; use delivery Preload with source InImage.", allocator.class),
+        ));
+    }
+    check_env(id, &container, workload, allocator)?;
+    check_platform(id, cluster, allocator)?;
+    if workload.pods.iter().any(|pod| pod.crash_loop.is_some()) {
+        return Err(refuse(
+            Reason::CrashLoop,
+            format!("{id} has pods in back-off already; repair it first, its restarts would be counted against the allocator."),
+        ));
+    }
+    Ok(container)
+}
+
+fn check_claim(id: &WorkloadId, workload: &Workload, claim: &Claim) -> Result<(), Ineligible> {
+    let held = workload.annotations.as_ref().and_then(|all| all.get(CLAIM));
+    match held {
+        Some(other) if other != claim.as_str() => Err(refuse(
+            Reason::InjectionConflict,
+            format!("{id} is claimed by another policy or hub ({other}); let that one release it first."),
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn pick_container(
+    id: &WorkloadId,
+    workload: &Workload,
+    target: &Target,
+) -> Result<String, Ineligible> {
+    let names = patch::container_names(&workload.template);
+    let chosen: Vec<&String> = if target.containers.is_empty() {
+        match names.as_slice() {
+            [only] => vec![only],
+            _ => names.iter().filter(|name| **name == id.name).collect(),
+        }
+    } else {
+        names.iter().filter(|name| target.containers.contains(name)).collect()
+    };
+    match chosen.as_slice() {
+        [one] => Ok((*one).clone()),
+        [] | [_, ..] => Err(refuse(
+            Reason::AmbiguousContainer,
+            format!(
+                "{id} has the containers {}; name exactly one of them in spec.target.containers.",
+                names.join(", ")
+            ),
+        )),
+    }
+}
+
+fn check_env(
+    id: &WorkloadId,
+    container: &str,
+    workload: &Workload,
+    allocator: &Allocator,
+) -> Result<(), Ineligible> {
+    let present = patch::env_of(&workload.template, container);
+    for (name, wanted) in wanted_env(allocator) {
+        let Some(entry) = present.iter().find(|entry| entry.get("name") == Some(&Value::from(name.as_str()))) else {
+            continue;
+        };
+        if entry.get("valueFrom").is_some() {
+            return Err(refuse(
+                Reason::InjectionConflict,
+                format!("{id}: container {container} takes {name} from valueFrom; set it as a plain value or remove it."),
+            ));
+        }
+        let value = entry.get("value").and_then(Value::as_str).unwrap_or_default();
+        match wanted {
+            EnvValue::Exactly(_) => {
+                return Err(refuse(
+                    Reason::InjectionConflict,
+                    format!("{id}: container {container} sets {name} itself; remove it there or leave the option out of the policy."),
+                ));
+            }
+            EnvValue::Preload(_) if value.is_empty() => {}
+            EnvValue::Preload(_) => check_preload(id, container, value, allocator)?,
+        }
+    }
+    Ok(())
+}
+
+/// Two allocators in one process are refused whatever the class says.
+fn check_preload(
+    id: &WorkloadId,
+    container: &str,
+    value: &str,
+    allocator: &Allocator,
+) -> Result<(), Ineligible> {
+    const ALLOCATORS: [&str; 5] = ["jemalloc", "mimalloc", "tcmalloc", "hoard", "snmalloc"];
+    if let Some(other) = ALLOCATORS.iter().find(|known| value.contains(**known)) {
+        return Err(refuse(
+            Reason::InjectionConflict,
+            format!("{id}: container {container} preloads {other} already (LD_PRELOAD={value}); two allocators in one process are refused, remove it there first."),
+        ));
+    }
+    match allocator.on_existing {
+        OnExisting::Prepend => Ok(()),
+        OnExisting::Skip => Err(refuse(
+            Reason::InjectionConflict,
+            format!("{id}: container {container} sets LD_PRELOAD={value} and class {} says onExisting: Skip; remove it or use a class with Prepend.", allocator.class),
+        )),
+    }
+}
+
+fn check_platform(
+    id: &WorkloadId,
+    cluster: &ClusterView,
+    allocator: &Allocator,
+) -> Result<(), Ineligible> {
+    let mut sizes: BTreeMap<u64, &str> = BTreeMap::new();
+    for (name, node) in &cluster.nodes {
+        let Some(size) = page_size(node) else {
+            return Err(refuse(
+                Reason::PageSizeUnknown,
+                format!("{id}: the page size of node {name} ({}, kernel {}) is not known; label it heapfleet.dev/page-size=4Ki, 16Ki or 64Ki.", node.arch, node.kernel),
+            ));
+        };
+        sizes.insert(size, name);
+        let fits = allocator
+            .platforms
+            .iter()
+            .any(|platform| platform.arch == node.arch && platform.max_page_size >= size);
+        if !fits {
+            return Err(refuse(
+                Reason::PageSizeUnsupported,
+                format!("{id}: node {name} is {} with {} KiB pages, which class {} does not list in spec.platforms; add a build for it or pin the workload to other nodes.", node.arch, size / 1024, allocator.class),
+            ));
+        }
+    }
+    if cluster.nodes.is_empty() {
+        return Err(refuse(
+            Reason::PageSizeUnknown,
+            format!("{id}: no node could be seen, so the page size is not known; allow the hub to list nodes."),
+        ));
+    }
+    Ok(())
+}
+
+/// The page size of a node in bytes, by the admin's label, else by the certain rows of the inference table.
+fn page_size(node: &Node) -> Option<u64> {
+    node.page_size_label.or_else(|| {
+        if node.arch == "amd64" {
+            Some(4096)
+        } else if node.kernel.ends_with("+64k") {
+            Some(65536)
+        } else {
+            None
+        }
+    })
+}

@@ -1,0 +1,22 @@
+//! What a container should look like, what it looked like before, and how to get from one to the other and back.
+//! Takes workloads as seen, gives refusals with one reason, JSON patches and records. Never talks to a cluster.
+
+mod eligible;
+mod env;
+mod hash;
+mod patch;
+#[cfg(test)]
+mod tests;
+
+pub use eligible::{Ineligible, eligible};
+pub use env::{EnvValue, wanted_env};
+pub use hash::{canonical_hash, template_hash};
+pub use patch::{
+    EnvWrite, Injection, JournalRecord, Presence, Restored, UndoBlocked, inject, journal_name,
+    presence, release, restored, undo,
+};
+
+/// The annotation that marks a workload as changed by one hub and one policy.
+pub const CLAIM: &str = "heapfleet.dev/claim";
+/// The field manager under which writes are made, before they are disowned.
+pub const MANAGER: &str = "heapfleet";

@@ -1,0 +1,388 @@
+//! Takes a workload as seen and an allocator, gives the JSON patch that changes it, the record that undoes it, and the
+//! proof that it was undone. Every patch begins with tests of what was observed, so that repeating it is harmless.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::env::{EnvValue, wanted_env};
+use super::hash::{canonical_hash, template_hash};
+use super::CLAIM;
+use crate::names::{Claim, PlanHash, WorkloadId};
+use crate::plan::Allocator;
+use crate::world::{Revision, Workload};
+
+/// One environment variable as it was and as we wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EnvWrite {
+    /// Its name.
+    pub name: String,
+    /// What we wrote.
+    pub value: String,
+    /// What was there; `None`: the variable was absent.
+    pub prior: Option<String>,
+}
+
+/// The record of one change: written before it, immutable, the only source of an undo.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JournalRecord {
+    /// Form of this record, 1.
+    pub version: u32,
+    /// Hub and policy.
+    pub claim: Claim,
+    /// What was to be done.
+    pub plan: PlanHash,
+    /// To which workload.
+    pub workload: WorkloadId,
+    /// Its uid.
+    pub uid: String,
+    /// Its generation before.
+    pub generation: i64,
+    /// Hash of its template before.
+    pub template_hash: String,
+    /// The revision that it ran before.
+    pub revision: Option<Revision>,
+    /// The container that is changed.
+    pub container: String,
+    /// What is written into its environment.
+    pub env: Vec<EnvWrite>,
+    /// Whether the container had an `env` list.
+    pub env_existed: bool,
+    /// Whether the workload had annotations.
+    pub annotations_existed: bool,
+    /// The exact patch.
+    pub patch: Vec<Value>,
+    /// Its inverse, as of the moment of the patch; see [`undo`] for the one that is sent.
+    pub inverse: Vec<Value>,
+    /// Image digests that ran before, by container.
+    pub images: BTreeMap<String, String>,
+    /// Replicas at that time.
+    pub replicas: u32,
+}
+
+/// A change that is ready to be made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Injection {
+    /// Name of the journal's ControllerRevision.
+    pub journal: String,
+    /// What the journal holds.
+    pub record: JournalRecord,
+}
+
+/// What is left of our change in a workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// Neither claim nor keys.
+    Absent,
+    /// Claim and keys as written.
+    Present,
+    /// Our claim went and our keys with it: somebody put the old template back.
+    Reverted,
+    /// The named key has another value, or none, while others of ours stand.
+    Taken(String),
+    /// Another hub or policy holds the claim.
+    Foreign(String),
+}
+
+/// How a workload came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Restored {
+    /// The recorded template and the recorded revision.
+    Exact,
+    /// The user's newer template, without our keys.
+    OnNewerTemplate,
+}
+
+/// Why an undo cannot be computed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UndoBlocked {
+    /// One clause for people.
+    pub because: String,
+}
+
+/// Names of the containers of a template, in order.
+pub(super) fn container_names(template: &Value) -> Vec<String> {
+    containers(template)
+        .iter()
+        .filter_map(|container| container.get("name").and_then(Value::as_str))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn containers(template: &Value) -> &[Value] {
+    template.pointer("/spec/containers").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn container_at<'a>(template: &'a Value, name: &str) -> Option<(usize, &'a Value)> {
+    containers(template)
+        .iter()
+        .enumerate()
+        .find(|(_, container)| container.get("name").and_then(Value::as_str) == Some(name))
+}
+
+/// The `env` list of a container; empty when absent.
+pub(super) fn env_of<'a>(template: &'a Value, container: &str) -> &'a [Value] {
+    container_at(template, container)
+        .and_then(|(_, container)| container.get("env"))
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
+}
+
+fn env_entry<'a>(env: &'a [Value], name: &str) -> Option<(usize, &'a Value)> {
+    env.iter()
+        .enumerate()
+        .find(|(_, entry)| entry.get("name").and_then(Value::as_str) == Some(name))
+}
+
+fn value_of(entry: &Value) -> Option<&str> {
+    entry.get("value").and_then(Value::as_str)
+}
+
+/// Name of the journal of one workload under one attempt of one plan. At most 253 characters.
+pub fn journal_name(id: &WorkloadId, uid: &str, plan: &PlanHash, attempt: u32) -> String {
+    let hash = canonical_hash(&json!([uid, plan.as_str(), attempt]));
+    let short: String = hash.chars().take(10).collect();
+    let name: String = id.name.chars().take(200).collect();
+    format!("heapfleet-{name}-{short}")
+}
+
+/// The change of `container`, with its record. `None` when the container is gone.
+pub fn inject(
+    id: &WorkloadId,
+    workload: &Workload,
+    container: &str,
+    allocator: &Allocator,
+    claim: &Claim,
+    plan: &PlanHash,
+    attempt: u32,
+) -> Option<Injection> {
+    let (index, body) = container_at(&workload.template, container)?;
+    let env_existed = body.get("env").is_some();
+    let env = env_of(&workload.template, container);
+    let root = format!("/spec/template/spec/containers/{index}");
+
+    let mut writes = Vec::new();
+    let mut appended = Vec::new();
+    let mut ops = Vec::new();
+    for (name, wanted) in wanted_env(allocator) {
+        let there = env_entry(env, &name);
+        let prior = there.and_then(|(_, entry)| value_of(entry)).map(str::to_owned);
+        let value = match (&wanted, &prior) {
+            (EnvValue::Preload(library), Some(prior)) if !prior.is_empty() => {
+                format!("{library}{}{prior}", preload_separator(prior))
+            }
+            (EnvValue::Preload(value) | EnvValue::Exactly(value), _) => value.clone(),
+        };
+        match there {
+            Some((at, entry)) => {
+                ops.push(json!({"op": "test", "path": format!("{root}/env/{at}"), "value": entry}));
+                ops.push(json!({"op": "replace", "path": format!("{root}/env/{at}"), "value": {"name": name, "value": value}}));
+            }
+            None => appended.push(json!({"name": name, "value": value})),
+        }
+        let prior = there.map(|_| prior.unwrap_or_default());
+        writes.push(EnvWrite { name, value, prior });
+    }
+    if env_existed {
+        for entry in appended {
+            ops.push(json!({"op": "add", "path": format!("{root}/env/-"), "value": entry}));
+        }
+    } else if !appended.is_empty() {
+        ops.push(json!({"op": "add", "path": format!("{root}/env"), "value": appended}));
+    }
+
+    let mut patch = vec![
+        json!({"op": "test", "path": "/metadata/uid", "value": workload.uid}),
+        json!({"op": "test", "path": "/metadata/generation", "value": workload.generation}),
+        json!({"op": "test", "path": format!("{root}/name"), "value": container}),
+    ];
+    let annotations_existed = workload.annotations.is_some();
+    if annotations_existed {
+        patch.push(json!({"op": "test", "path": claim_path(), "value": null}));
+        patch.push(json!({"op": "add", "path": claim_path(), "value": claim}));
+    } else {
+        patch.push(json!({"op": "test", "path": "/metadata/annotations", "value": null}));
+        patch.push(json!({"op": "add", "path": "/metadata/annotations", "value": {CLAIM: claim}}));
+    }
+    patch.extend(ops);
+
+    let mut record = JournalRecord {
+        version: 1,
+        claim: claim.clone(),
+        plan: plan.clone(),
+        workload: id.clone(),
+        uid: workload.uid.clone(),
+        generation: workload.generation,
+        template_hash: template_hash(&workload.template),
+        revision: workload.revision.clone(),
+        container: container.to_owned(),
+        env: writes,
+        env_existed,
+        annotations_existed,
+        patch,
+        inverse: Vec::new(),
+        images: workload.pods.iter().flat_map(|pod| pod.images.clone()).collect(),
+        replicas: workload.replicas,
+    };
+    record.inverse = inverse_ops(&injected_template(&workload.template, &record), &record).ok()?;
+    Some(Injection { journal: journal_name(id, &workload.uid, plan, attempt), record })
+}
+
+/// The separator that a list of libraries uses already: a colon unless it holds only spaces.
+fn preload_separator(existing: &str) -> char {
+    if existing.contains(' ') && !existing.contains(':') { ' ' } else { ':' }
+}
+
+fn claim_path() -> String {
+    format!("/metadata/annotations/{}", CLAIM.replace('~', "~0").replace('/', "~1"))
+}
+
+/// The template as it stands after the patch.
+fn injected_template(template: &Value, record: &JournalRecord) -> Value {
+    let mut template = template.clone();
+    let index = container_at(&template, &record.container).map(|(index, _)| index);
+    let container = index
+        .and_then(|index| template.pointer_mut(&format!("/spec/containers/{index}")))
+        .and_then(Value::as_object_mut);
+    if let Some(container) = container {
+        let env = container.entry("env").or_insert_with(|| json!([]));
+        if let Some(env) = env.as_array_mut() {
+            for write in &record.env {
+                let entry = json!({"name": write.name, "value": write.value});
+                match env.iter_mut().find(|old| old.get("name") == entry.get("name")) {
+                    Some(old) => *old = entry,
+                    None => env.push(entry),
+                }
+            }
+        }
+    }
+    template
+}
+
+/// What is left of the recorded change.
+pub fn presence(workload: &Workload, record: &JournalRecord) -> Presence {
+    let held = workload.annotations.as_ref().and_then(|all| all.get(CLAIM));
+    if let Some(other) = held
+        && other != record.claim.as_str()
+    {
+        return Presence::Foreign(other.clone());
+    }
+    let env = env_of(&workload.template, &record.container);
+    let differing: Vec<&EnvWrite> = record
+        .env
+        .iter()
+        .filter(|write| env_entry(env, &write.name).and_then(|(_, e)| value_of(e)) != Some(write.value.as_str()))
+        .collect();
+    match (held.is_some(), differing.first()) {
+        (true, None) => Presence::Present,
+        (true, Some(_)) if differing.len() == record.env.len() && !record.env.is_empty() => Presence::Reverted,
+        (true | false, Some(write)) if differing.len() < record.env.len() => Presence::Taken(write.name.clone()),
+        (false, None) if !record.env.is_empty() => Presence::Taken(CLAIM.to_owned()),
+        (true | false, Some(_) | None) => Presence::Absent,
+    }
+}
+
+/// The patch that undoes the recorded change in the workload as it stands: tests on uid, generation, claim and on every
+/// value that we wrote, then the removal. Keys whose value is another one now belong to the user and stay.
+pub fn undo(workload: &Workload, record: &JournalRecord) -> Result<Vec<Value>, UndoBlocked> {
+    if workload.uid != record.uid {
+        return Err(UndoBlocked { because: "the workload was recreated".to_owned() });
+    }
+    let held = workload.annotations.as_ref().and_then(|all| all.get(CLAIM));
+    if held.is_none_or(|held| held != record.claim.as_str()) {
+        return Err(UndoBlocked { because: "our claim is not on the workload".to_owned() });
+    }
+    let mut patch = vec![
+        json!({"op": "test", "path": "/metadata/uid", "value": workload.uid}),
+        json!({"op": "test", "path": "/metadata/generation", "value": workload.generation}),
+        json!({"op": "test", "path": claim_path(), "value": record.claim}),
+    ];
+    patch.extend(inverse_ops(&workload.template, record)?);
+    patch.push(release_op(workload, record));
+    Ok(patch)
+}
+
+/// The patch that gives up the claim and leaves the template as it is.
+pub fn release(workload: &Workload, record: &JournalRecord) -> Vec<Value> {
+    vec![
+        json!({"op": "test", "path": "/metadata/uid", "value": workload.uid}),
+        json!({"op": "test", "path": claim_path(), "value": record.claim}),
+        release_op(workload, record),
+    ]
+}
+
+fn release_op(workload: &Workload, record: &JournalRecord) -> Value {
+    let alone = workload.annotations.as_ref().is_some_and(|all| all.len() == 1);
+    if alone && !record.annotations_existed {
+        json!({"op": "remove", "path": "/metadata/annotations"})
+    } else {
+        json!({"op": "remove", "path": claim_path()})
+    }
+}
+
+fn inverse_ops(template: &Value, record: &JournalRecord) -> Result<Vec<Value>, UndoBlocked> {
+    let Some((index, body)) = container_at(template, &record.container) else {
+        // The container went, and our keys with it.
+        return Ok(Vec::new());
+    };
+    let root = format!("/spec/template/spec/containers/{index}");
+    let env = body.get("env").and_then(Value::as_array).map_or(&[] as &[Value], Vec::as_slice);
+    let mut replaced = Vec::new();
+    let mut removed = Vec::new();
+    for write in &record.env {
+        let Some((at, entry)) = env_entry(env, &write.name) else { continue };
+        if value_of(entry) != Some(write.value.as_str()) {
+            continue;
+        }
+        match &write.prior {
+            Some(prior) => {
+                let path = format!("{root}/env/{at}");
+                replaced.push(json!({"op": "test", "path": path, "value": entry}));
+                replaced.push(json!({"op": "replace", "path": path, "value": {"name": write.name, "value": prior}}));
+            }
+            None => removed.push((at, entry)),
+        }
+    }
+    let mut ops = vec![json!({"op": "test", "path": format!("{root}/name"), "value": record.container})];
+    ops.extend(replaced);
+    if removed.len() == env.len() && !record.env_existed && !env.is_empty() {
+        ops.push(json!({"op": "test", "path": format!("{root}/env"), "value": env}));
+        ops.push(json!({"op": "remove", "path": format!("{root}/env")}));
+    } else {
+        // From the end, so that the indices before stay what they were.
+        removed.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
+        for (at, entry) in removed {
+            let path = format!("{root}/env/{at}");
+            ops.push(json!({"op": "test", "path": path, "value": entry}));
+            ops.push(json!({"op": "remove", "path": path}));
+        }
+    }
+    Ok(ops)
+}
+
+/// How the workload came back after the undo, or why that is not proved. Looks at the template only;
+/// that the old revision runs again and the injected pods are gone is the caller's look at the world.
+pub fn restored(workload: &Workload, record: &JournalRecord) -> Result<Restored, UndoBlocked> {
+    let held = workload.annotations.as_ref().and_then(|all| all.get(CLAIM));
+    if held.is_some_and(|held| held == record.claim.as_str()) {
+        return Err(UndoBlocked { because: "our claim is still there".to_owned() });
+    }
+    let env = env_of(&workload.template, &record.container);
+    let left = record.env.iter().find(|write| {
+        let now = env_entry(env, &write.name).and_then(|(_, entry)| value_of(entry));
+        now == Some(write.value.as_str()) && write.prior.as_deref() != now
+    });
+    if let Some(write) = left {
+        return Err(UndoBlocked { because: format!("{} still has our value", write.name) });
+    }
+    if template_hash(&workload.template) == record.template_hash {
+        if workload.revision == record.revision {
+            return Ok(Restored::Exact);
+        }
+        return Err(UndoBlocked {
+            because: "the template is as before, but another revision runs".to_owned(),
+        });
+    }
+    Ok(Restored::OnNewerTemplate)
+}

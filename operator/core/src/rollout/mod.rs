@@ -1,0 +1,9 @@
+//! One attempt as a state machine: which region is in turn, what it waits for, when it is done or undone.
+//! Takes a [`crate::world::World`], gives the next [`Position`] and the acts. Never reads a clock or talks to anybody.
+
+mod position;
+
+pub use position::{
+    ControlRestart, Ending, LookSummary, Outcome, Position, RegionState, Stage, UndoOrder, WorkStage,
+    WorkState,
+};
