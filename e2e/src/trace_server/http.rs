@@ -10,34 +10,31 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Threads that answer. Two, so that a slow client does not fail the health check.
-const RESPONDERS: u32 = 2;
-/// Longest wait for one read or write.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Longest wait for one read or write, and for a whole request head. Short, because one thread answers all: each more
+/// would take an arena of its own and change what is measured.
+const PATIENCE: Duration = Duration::from_millis(500);
 /// Longest request head.
 const HEAD_BYTES: usize = 4096;
 /// Pause after a failed accept (no descriptor left, for example), so that it cannot spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Starts the responders; they end with the process.
+/// Starts the responder; it ends with the process.
 ///
 /// # Errors
-/// The listener cannot be shared or a thread cannot be started.
+/// The listener cannot be shared or the thread cannot be started.
 pub(super) fn start(
     listener: &TcpListener,
     cache: &Arc<Cache>,
     counters: &Arc<Counters>,
 ) -> anyhow::Result<()> {
-    for id in 0..RESPONDERS {
-        let listener = listener.try_clone().context("share the listener")?;
-        let (cache, counters) = (Arc::clone(cache), Arc::clone(counters));
-        thread::Builder::new()
-            .name(format!("http-{id}"))
-            .spawn(move || serve(&listener, &cache, &counters))
-            .context("start a responder thread")?;
-    }
+    let listener = listener.try_clone().context("share the listener")?;
+    let (cache, counters) = (Arc::clone(cache), Arc::clone(counters));
+    thread::Builder::new()
+        .name("http".into())
+        .spawn(move || serve(&listener, &cache, &counters))
+        .context("start the responder thread")?;
     Ok(())
 }
 
@@ -96,14 +93,18 @@ fn converse(
     Ok(())
 }
 
-/// Reads up to the empty line, the end or the bound, and says how many bytes it were.
+/// Reads up to the empty line, the end, the bound or the deadline, and says how many bytes it were.
 fn read_head(stream: &mut impl Read, head: &mut [u8]) -> std::io::Result<usize> {
+    let begin = Instant::now();
     let mut length = 0;
     while let Some(rest) = head.get_mut(length..).filter(|rest| !rest.is_empty()) {
         let read = stream.read(rest)?;
         length += read;
         let whole = head.get(..length).unwrap_or_default();
-        if read == 0 || whole.windows(4).any(|four| four == b"\r\n\r\n") {
+        if read == 0
+            || begin.elapsed() > PATIENCE
+            || whole.windows(4).any(|four| four == b"\r\n\r\n")
+        {
             break;
         }
     }
