@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
         "'baseline ' + self.baseline + ' must be at least 36 blocks of blockDuration ' + self.blockDuration + ': raise baseline or shorten the block'"),
     validation = rules::rule_at(".dryRun",
         "!has(self.dryRun) || self.dryRun.all(d, has(self.guardrails) && self.guardrails.exists(g, g.name == d))",
-        "'dryRun names ' + self.dryRun.filter(d, !has(self.guardrails) || !self.guardrails.exists(g, g.name == d)).join(', ') + ', which is not the name of a guardrail: correct it or add the guardrail'"),
+        "'dryRun names ' + self.dryRun.filter(d, !has(self.guardrails) || !self.guardrails.exists(g, g.name == d))[0] + ', which is not the name of a guardrail: correct it or add the guardrail'"),
 )]
 pub struct Analysis {
     /// A named set of series for a known exporter; the series below override single ones. Empty (the default) for none.

@@ -21,8 +21,8 @@ use std::collections::BTreeMap;
     category = "heapfleet",
     derive = "PartialEq",
     doc = "An allocator that policies may choose: which library in which build, where it can run, which options are allowed, and how it is proved. Written by a platform admin.",
-    validation = rules::rule_at(".metadata.name", "self.metadata.name.size() <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
-        "'name ' + self.metadata.name + ' must be a DNS label of at most 63 characters, such as jemalloc-5-3: policies name it'"),
+    validation = rules::rule_of("self.metadata.name.size() <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+        "'metadata.name ' + self.metadata.name + ' must be a DNS label of at most 63 characters, such as jemalloc-5-3: policies name it'"),
     printcolumn(name = "Allocator", type_ = "string", json_path = ".spec.allocator", description = "The allocator."),
     printcolumn(name = "Version", type_ = "string", json_path = ".spec.version", description = "The allocator's version."),
     printcolumn(name = "Delivery", type_ = "string", json_path = ".spec.delivery", description = "How it gets into the process."),
@@ -183,7 +183,7 @@ pub struct Platform {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = rules::rule_at(".defaults",
     "!has(self.defaults) || self.defaults.all(k, has(self.allowed) && k in self.allowed)",
-    "'defaults holds ' + self.defaults.map(k, k).filter(k, !has(self.allowed) || !(k in self.allowed)).join(', ') + ', which is not in allowed: add it there, or remove the default'"))]
+    "'defaults holds ' + self.defaults.map(k, k).filter(k, !has(self.allowed) || !(k in self.allowed))[0] + ', which is not in allowed: add it there, or remove the default'"))]
 pub struct ClassOptions {
     /// Options that are set unless a policy sets them otherwise. Only names from `allowed`. At most 32.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -79,7 +79,11 @@ pub struct PlanWave {
     pub name: DnsLabel,
 
     /// The regions, in order. One to 1024.
-    #[schemars(length(min = 1, max = 1024))]
+    #[schemars(
+        with = "Vec<String>",
+        length(min = 1, max = 1024),
+        inner(length(min = 1, max = 63))
+    )]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub regions: Vec<DnsLabel>,
 

@@ -44,7 +44,7 @@ use serde::{Deserialize, Serialize};
         "'approvals can be added, not changed or removed: set state to Pause or Abort to stop what was approved'"),
     validation = rules::rule_at(".approvals",
         "!has(self.approvals) || self.approvals.all(a, self.plan.waves.exists(w, w.name == a.gate))",
-        "'approvals name the gate ' + self.approvals.filter(a, !self.plan.waves.exists(w, w.name == a.gate)).map(a, a.gate).join(', ') + ', which is no wave of this plan; its gates are ' + self.plan.waves.map(w, w.name).join(', ')"),
+        "'approvals name the gate ' + self.approvals.map(a, a.gate).filter(g, !self.plan.waves.exists(w, w.name == g))[0] + ', which is no wave of this plan: name canary or one of plan.waves'"),
 )]
 pub struct AllocatorRolloutSpec {
     /// The frozen plan. Cannot be changed.

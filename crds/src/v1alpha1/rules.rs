@@ -24,10 +24,10 @@ pub(super) fn matches(field: &str, pattern: &str) -> String {
     format!("{field}.matches(r'{pattern}')")
 }
 
-/// CEL: the duration written at `field`. `d` is a day of 24 hours, which CEL's own `duration` does not know.
-fn span(field: &str) -> String {
+/// CEL: the milliseconds written at `field`. `d` is a day of 24 hours, which CEL's own `duration` does not know.
+fn millis(field: &str) -> String {
     format!(
-        "duration({field}.endsWith('d') ? string(int({field}.substring(0, {field}.size() - 1)) * 24) + 'h' : {field})"
+        "({field}.endsWith('d') ? int({field}.substring(0, {field}.size() - 1)) * 86400000 : duration({field}).getMilliseconds())"
     )
 }
 
@@ -42,8 +42,10 @@ fn where_spans(fields: &[&str], condition: &str) -> String {
 
 /// The duration at `self` lies between `min` and `max` (Go notation, no days); `why` says what the field is for.
 pub(super) fn span_between(min: &str, max: &str, why: &str) -> Rule {
-    let value = span("self");
-    let condition = format!("({value} >= duration('{min}') && {value} <= duration('{max}'))");
+    let value = millis("self");
+    let condition = format!(
+        "({value} >= duration('{min}').getMilliseconds() && {value} <= duration('{max}').getMilliseconds())"
+    );
     Rule::new(where_spans(&["self"], &condition))
         .message(format!("must be between {min} and {max}: {why}").as_str())
 }
@@ -58,13 +60,9 @@ pub(super) fn percent_between(min: &str, max: &str, why: &str) -> Rule {
     .message(format!("must be between {min}% and {max}%: {why}").as_str())
 }
 
-/// The duration at `longer` is at least `times` the one at `unit`; compared in whole seconds.
+/// The duration at `longer` is at least `times` the one at `unit`.
 pub(super) fn at_least_times(longer: &str, unit: &str, times: i32) -> String {
-    let condition = format!(
-        "{}.getSeconds() >= {}.getSeconds() * {times}",
-        span(longer),
-        span(unit)
-    );
+    let condition = format!("{} >= {} * {times}", millis(longer), millis(unit));
     where_spans(&[longer, unit], &condition)
 }
 
@@ -72,8 +70,13 @@ pub(super) fn at_least_times(longer: &str, unit: &str, times: i32) -> String {
 pub(super) fn at_most(shorter: &str, longer: &str) -> String {
     where_spans(
         &[shorter, longer],
-        &format!("{} <= {}", span(shorter), span(longer)),
+        &format!("{} <= {}", millis(shorter), millis(longer)),
     )
+}
+
+/// A rule of a whole object whose message is a CEL expression; used for names, which the schema does not describe.
+pub(super) fn rule_of(rule: impl Into<String>, message: &str) -> Rule {
+    Rule::new(rule).message(Message::Expression(message.to_owned()))
 }
 
 /// A rule whose message is a CEL expression, reported at `path` relative to the struct that carries it.

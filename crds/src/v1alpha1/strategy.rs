@@ -22,7 +22,7 @@ use std::borrow::Cow;
         "'waves must hold each region once: name every region in one wave only'"),
     validation = rules::rule_at(".waves",
         "!has(self.waves) || self.control.all(c, !self.waves.exists(w, c in w.regions) || c in self.waves[self.waves.size() - 1].regions)",
-        "'control region ' + self.control.filter(c, self.waves.exists(w, c in w.regions) && !(c in self.waves[self.waves.size() - 1].regions)).join(', ') + ' may only be in the last wave: it is what the others are compared with; move it there'"),
+        "'control region ' + self.control.filter(c, self.waves.exists(w, c in w.regions) && !(c in self.waves[self.waves.size() - 1].regions))[0] + ' may only be in the last wave: it is what the others are compared with; move it there'"),
     validation = rules::rule_at(".waves",
         "!has(self.waves) || self.waves.all(w, !has(w.name) || (w.name != 'canary' && self.waves.exists_one(v, has(v.name) && v.name == w.name)))",
         "'waves must have different names, none of them canary (that is wave 0): rename or drop a name'"),
