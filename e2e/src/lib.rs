@@ -1,3 +1,5 @@
-//! The lab.
+//! Takes files of this machine, gives real clusters and a real workload to try the operator on; must never need the
+//! outside world once its programs are built.
 
+pub mod lab;
 pub mod trace_server;
