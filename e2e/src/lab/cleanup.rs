@@ -21,10 +21,7 @@ use super::{
 /// Says what could not be removed; a second call goes on where this one stopped.
 pub fn cleanup(root: &Path) -> Result<()> {
     let _unstoppable = interrupt::Shield::raise();
-    let _alone = lock::acquire(
-        &format!("down:{}", root.display()),
-        Duration::from_secs(120),
-    )?;
+    let _alone = lock::acquire(&format!("down:{}", root.display()), Duration::from_mins(2))?;
     // Processes first, with or without a folder: one may have been started just before the crash.
     end_processes(root)?;
     if !state::is_root(root) {

@@ -17,7 +17,7 @@ use super::{
 /// First address of the services' range: the API server as pods see it.
 const API_SERVICE: &str = "10.96.0.1";
 /// How long a program of the control plane may take until it is ready, on a busy machine.
-pub(super) const READY: Duration = Duration::from_secs(120);
+pub(super) const READY: Duration = Duration::from_mins(2);
 
 const AUDIT_POLICY: &str = "\
 apiVersion: audit.k8s.io/v1

@@ -8,9 +8,8 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
-use super::elf;
+use super::{elf, hash};
 
 /// Libraries of the allocators, by the names under which a preload asks for them.
 pub const ALLOCATORS: [&str; 3] = [
@@ -133,10 +132,7 @@ struct Blob {
 
 impl Blob {
     fn of(bytes: Vec<u8>) -> Self {
-        let digest = Sha256::digest(&bytes)
-            .iter()
-            .map(|b| format!("{b:02x}"))
-            .collect();
+        let digest = hash::sha256(&bytes);
         Self { digest, bytes }
     }
 
@@ -198,7 +194,7 @@ pub fn write_archive(spec: &ImageSpec, folder: &Path) -> Result<PathBuf> {
     for blob in [&layer, &config, &manifest] {
         append(
             &mut archive,
-            &format!("blobs/sha256/{}", blob.digest),
+            format!("blobs/sha256/{}", blob.digest),
             &blob.bytes,
             0o644,
         )?;

@@ -9,6 +9,7 @@ mod config;
 pub mod discovery;
 pub mod elf;
 pub mod forward;
+mod hash;
 pub mod holder;
 pub mod images;
 pub mod interrupt;
@@ -45,7 +46,7 @@ use state::{Region, State};
 pub use status::RegionStatus;
 
 /// Time limit of [`Lab::kubectl`].
-pub const KUBECTL: Duration = Duration::from_secs(60);
+pub const KUBECTL: Duration = Duration::from_mins(1);
 
 /// A running lab. Dropping it ends it, unless it was attached to or kept.
 #[derive(Debug)]

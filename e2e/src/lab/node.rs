@@ -22,7 +22,7 @@ use super::{
 /// Name of the sandbox image.
 pub(super) const PAUSE_IMAGE: &str = "lab.local/pause:1";
 /// How long the import of one image may take.
-const IMPORT: Duration = Duration::from_secs(120);
+const IMPORT: Duration = Duration::from_mins(2);
 
 fn socket(region: &Region) -> PathBuf {
     region.path("containerd.sock")
@@ -172,7 +172,7 @@ pub(super) fn command(region: &Region, tools: &Tools, daemon: Daemon) -> Result<
 pub(super) fn await_containerd(region: &Region, alive: impl Fn() -> bool) -> Result<()> {
     let log = region.log(Daemon::Containerd);
     let what = format!("containerd of {}", region.name);
-    wait::until(&what, Duration::from_secs(60), Some(&log), || {
+    wait::until(&what, Duration::from_mins(1), Some(&log), || {
         ensure!(alive(), "{what} ended{}", wait::tail_note(&log));
         if !socket(region).exists() {
             return Ok(wait::Look::Again("no socket yet".to_owned()));

@@ -22,7 +22,7 @@ const NODES: [&str; 6] = [
 const ALLOCATORS: [&str; 3] = ["libjemalloc2", "libmimalloc2.0", "libtcmalloc-minimal4"];
 
 const QUERY: Duration = Duration::from_secs(30);
-const INSTALL: Duration = Duration::from_secs(900);
+const INSTALL: Duration = Duration::from_mins(15);
 
 /// Installs the absent ones of the packages that such a lab needs.
 pub(super) fn ensure_installed(kubelets: bool, prometheus: bool, progress: Progress) -> Result<()> {

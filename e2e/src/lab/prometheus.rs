@@ -71,7 +71,7 @@ pub(super) fn grant(region: &Region) -> Result<()> {
         region,
         &["apply", "-f", "-"],
         Some(RIGHTS),
-        Duration::from_secs(60),
+        Duration::from_mins(1),
     )
     .map(drop)
 }
@@ -111,7 +111,7 @@ pub(super) fn command(region: &Region, daemon: Daemon) -> Result<Command> {
 pub(super) fn await_ready(region: &Region, alive: impl Fn() -> bool) -> Result<()> {
     let log = region.log(Daemon::Prometheus);
     let what = format!("Prometheus of {}", region.name);
-    wait::until(&what, Duration::from_secs(60), Some(&log), || {
+    wait::until(&what, Duration::from_mins(1), Some(&log), || {
         ensure!(alive(), "{what} ended{}", wait::tail_note(&log));
         Ok(match get(region.prometheus_port, "/-/ready") {
             Ok(answer)

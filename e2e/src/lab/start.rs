@@ -227,7 +227,7 @@ fn start_region(
         config.progress.say(&format!(
             "{name}: {what} ({:.1} s)",
             begun.elapsed().as_secs_f32()
-        ))
+        ));
     };
     let region = lab.region(name)?;
     cluster::prepare(&region)?;

@@ -9,9 +9,8 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
-use super::{child::Ident, tools::Tools};
+use super::{child::Ident, hash, tools::Tools};
 
 /// File in a state folder that says that the folder is a lab's and may be deleted.
 pub(crate) const MARKER: &str = "heapfleet-lab";
@@ -186,8 +185,7 @@ impl State {
 
 /// Short name of a state folder, so that labs in different folders never share a cgroup.
 pub fn tag(root: &Path) -> String {
-    let digest = Sha256::digest(root.as_os_str().as_encoded_bytes());
-    digest.iter().take(3).map(|b| format!("{b:02x}")).collect()
+    hash::short(root.as_os_str().as_encoded_bytes(), 6)
 }
 
 /// Makes the state folder and marks it as a lab's.

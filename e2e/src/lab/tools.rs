@@ -13,12 +13,11 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
-use super::{child, lock, progress::Progress};
+use super::{child, hash, lock, progress::Progress};
 
 /// The longest that a cold build may take.
-const BUILD: Duration = Duration::from_secs(50 * 60);
+const BUILD: Duration = Duration::from_mins(50);
 
 /// The version that the programs say they have: that of `e2e/lab/kubernetes/go.mod`.
 const KUBERNETES_FLAGS: &str = "-s -w \
@@ -116,21 +115,13 @@ impl ToolSet {
             fs::read(module.join(file))
                 .with_context(|| format!("reading {}/{file}", module.display()))
         };
-        let mut digest = Sha256::new();
-        for part in [
-            &read("go.mod")?,
-            &read("go.sum")?,
-            self.flags.as_bytes(),
-            std::env::consts::ARCH.as_bytes(),
-        ] {
-            digest.update(Sha256::digest(part));
-        }
-        let key: String = digest
-            .finalize()
-            .iter()
-            .take(8)
-            .map(|b| format!("{b:02x}"))
-            .collect();
+        let content = [
+            hash::sha256(&read("go.mod")?),
+            hash::sha256(&read("go.sum")?),
+            self.flags.to_owned(),
+            std::env::consts::ARCH.to_owned(),
+        ];
+        let key = hash::short(content.join("\n").as_bytes(), 16);
         let done = cache.join(format!("{}-{key}", self.name));
         if self
             .programs
@@ -191,11 +182,7 @@ impl ToolSet {
 }
 
 fn build_pause(cache: &Path) -> Result<PathBuf> {
-    let key: String = Sha256::digest(PAUSE)
-        .iter()
-        .take(8)
-        .map(|b| format!("{b:02x}"))
-        .collect();
+    let key = hash::short(PAUSE.as_bytes(), 16);
     let done = cache.join(format!("pause-{key}"));
     if done.join("pause").is_file() {
         return Ok(done);
@@ -208,7 +195,7 @@ fn build_pause(cache: &Path) -> Result<PathBuf> {
         .arg(fresh.0.join("pause"))
         .arg(&source)
         .stdin(Stdio::null());
-    child::run_ok(&mut cc, Duration::from_secs(120))
+    child::run_ok(&mut cc, Duration::from_mins(2))
         .context("compiling the pause program (needs cc and a static libc)")?;
     fresh.publish(&done)?;
     Ok(done)
