@@ -1,1 +1,59 @@
-//! Judges a canary against its control.
+//! Judges a canary against its control: settings, a frozen baseline and samples up to `now` in; one verdict, its numbers
+//! and the next look out. No clock, no I/O, no randomness; must never touch a cluster, and never pass by default.
+//!
+//! The rooms follow the procedure:
+//!
+//! | room | step |
+//! |---|---|
+//! | [`input`], [`settings`], [`rule`], [`constants`] | what is told, asked for, and fixed |
+//! | [`hygiene`], [`track`] | samples to clean blocks of one pod (§3) |
+//! | [`period`], [`gates`], `facts` | arms over time; which blocks are accepted (§4) |
+//! | [`panel`], [`difference`], [`baseline`], [`freeze`] | values per pod, their arms, the frozen profile (§5) |
+//! | [`noise`], [`evidence`], [`bake`] | ω², τ², E and B of each metric (§6, §7) |
+//! | [`guardrails`], [`counts`] | the owner's metrics (§9) |
+//! | [`verdict`] | the decision and the order of verdicts (§8, §10) |
+//! | [`diagnosis`], [`preflight`] | what the curves look like; what the arms can show (§11, §12) |
+//! | [`carried`] | what goes from look to look |
+//! | [`look`](fn@look) | the sequence |
+
+pub mod bake;
+pub mod baseline;
+pub mod carried;
+pub mod constants;
+pub mod counts;
+pub mod diagnosis;
+pub mod difference;
+pub mod evidence;
+mod facts;
+pub mod freeze;
+pub mod gates;
+pub mod guardrails;
+pub mod hygiene;
+pub mod input;
+mod look;
+pub mod noise;
+pub mod normal;
+pub mod num;
+pub mod outcome;
+pub mod panel;
+pub mod period;
+pub mod preflight;
+pub mod rule;
+mod sentence;
+pub mod settings;
+pub mod track;
+pub mod verdict;
+
+pub use carried::Frozen;
+pub use diagnosis::Finding;
+pub use input::{
+    AllocatorStats, Arm, Capacity, Change, GuardrailSeries, LookInput, Pod, Proof, Sample, Seen,
+    Series,
+};
+pub use look::look;
+pub use outcome::{Assumption, Code, CountNumbers, Look, Numbers, Reason, Verdict};
+pub use preflight::Preflight;
+pub use settings::{
+    ControlRestart, ControlRuns, Declared, Guardrail, GuardrailKind, Identity, Settings,
+    SettingsError,
+};

@@ -1,0 +1,590 @@
+//! One look: the sequence 1 to 9 of the specification. Settings, what was frozen and one input in, a [`Look`] out; must
+//! never know what time it is but by `input.now`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::bake::{self, After, Run};
+use super::carried::Frozen;
+use super::constants as k;
+use super::counts;
+use super::diagnosis;
+use super::evidence;
+use super::facts::{self, Barred};
+use super::freeze;
+use super::guardrails;
+use super::input::{Change, LookInput};
+use super::num;
+use super::outcome::{Assumption, Code, CountNumbers, Look, Numbers, Reason, Verdict};
+use super::panel::Panel;
+use super::period::{self, Period};
+use super::preflight::{self, Preflight};
+use super::rule::{self, Rule};
+use super::settings::{GuardrailKind, Settings};
+use super::track::{Grid, Window};
+use super::verdict::{self, Case, CountWeighed};
+
+/// What is the same for every step of one look.
+pub(super) struct Context<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) input: &'a LookInput,
+    pub(super) grid: Grid,
+    /// The first block that is not judged yet.
+    pub(super) end: i64,
+}
+
+/// Judges one region once. See the module's documentation for what it takes and gives.
+pub fn look(settings: &Settings, frozen: Option<&Frozen>, input: &LookInput) -> Look {
+    let context = match context(settings, input) {
+        Ok(context) => context,
+        Err(field) => {
+            let mut look = empty(settings, input, None);
+            look.reason = Reason::about(Code::InvalidSettings, field);
+            return look;
+        }
+    };
+    let Some(change) = input.change else {
+        return before(&context);
+    };
+    let own = match frozen {
+        Some(f) if f.is_sound() => Some(f.clone()),
+        Some(_) => None,
+        None => freeze::freeze(
+            settings,
+            input,
+            context.grid,
+            baseline_window(&context, change.began),
+        ),
+    };
+    let failed = frozen.and_then(|f| f.failed.clone());
+    let mut out = after(&context, change, own.as_ref());
+    if let Some(reason) = failed {
+        out.verdict = Verdict::Fail;
+        out.reason = reason;
+        out.is_final = true;
+    }
+    if out.verdict == Verdict::Fail
+        && let Some(f) = &mut out.frozen
+    {
+        f.failed = Some(out.reason.clone());
+    }
+    out
+}
+
+/// Checks the border: settings in range, a clock that is a clock, regions told apart.
+fn context<'a>(settings: &'a Settings, input: &'a LookInput) -> Result<Context<'a>, &'static str> {
+    settings.check().map_err(|e| e.0)?;
+    let now = num::millis(input.now).ok_or("now")?;
+    let grid = Grid {
+        block_ms: num::millis(settings.block_seconds).ok_or("blockSeconds")?,
+        scrape_ms: num::millis(settings.scrape_seconds)
+            .ok_or("scrapeSeconds")?
+            .max(1),
+    };
+    if let Some(change) = input.change
+        && num::millis(change.began)
+            .zip(num::millis(change.ended))
+            .is_none_or(|(b, e)| b > e)
+    {
+        return Err("change");
+    }
+    let regions: BTreeSet<&str> = std::iter::once(&input.canary)
+        .chain(&input.controls)
+        .map(|a| a.region.as_str())
+        .collect();
+    if regions.len() != input.controls.len() + 1 {
+        return Err("regions");
+    }
+    let delay = num::millis(settings.delay()).ok_or("delaySeconds")?;
+    Ok(Context {
+        settings,
+        input,
+        grid,
+        end: grid.at(now.saturating_sub(delay)),
+    })
+}
+
+/// Blocks of the baseline that ends at an instant (seconds).
+fn baseline_window(context: &Context<'_>, until: f64) -> Window {
+    let to = num::millis(until)
+        .map_or(context.end, |ms| context.grid.at(ms))
+        .min(context.end);
+    let blocks = context.settings.baseline_seconds / context.settings.block_seconds;
+    Window {
+        from: to - num::signed(num::ceil(blocks)).min(k::MOST_BLOCKS),
+        to,
+    }
+}
+
+/// A look that knows nothing yet.
+fn empty(settings: &Settings, input: &LookInput, frozen: Option<&Frozen>) -> Look {
+    Look {
+        verdict: Verdict::InsufficientData,
+        reason: Code::NoBaseline.into(),
+        is_final: false,
+        numbers: Vec::new(),
+        counts: Vec::new(),
+        ratio_canary: None,
+        ratio_control: None,
+        accepted: 0,
+        refused: BTreeMap::new(),
+        closed: Vec::new(),
+        assumptions: assumptions(settings, frozen),
+        diagnosis: Vec::new(),
+        preflight: None,
+        learned: None,
+        frozen: frozen.cloned(),
+        evidence_blocks: Vec::new(),
+        next_look: input.now,
+    }
+}
+
+/// What stands in for undeclared series (reading 1).
+fn assumptions(settings: &Settings, frozen: Option<&Frozen>) -> Vec<Assumption> {
+    let peak = frozen.is_none_or(|f| f.metric("peak").is_some());
+    let latency = settings
+        .guardrails
+        .iter()
+        .any(|g| g.kind != GuardrailKind::Count);
+    [
+        (!settings.declared.capacity, Assumption::FullByBaseline),
+        (!settings.declared.evictions, Assumption::ChurnByTime),
+        (!settings.declared.requests, Assumption::LoadUnchecked),
+        (!peak && !settings.declared.peak, Assumption::PeakUnchecked),
+        (!latency, Assumption::LatencyUnguarded),
+        (
+            frozen.is_some_and(|f| f.cold),
+            Assumption::RestartNoiseAssumed,
+        ),
+    ]
+    .into_iter()
+    .filter(|(holds, _)| *holds)
+    .map(|(_, a)| a)
+    .collect()
+}
+
+/// End of the next block, plus the delay.
+fn next_look(context: &Context<'_>) -> f64 {
+    let end = num::real_signed(context.grid.start(context.end + 1)) / 1000.0;
+    end + context.settings.delay()
+}
+
+/// Before the change: does the baseline suffice, and what can be shown?
+fn before(context: &Context<'_>) -> Look {
+    let window = baseline_window(context, context.input.now);
+    let frozen = freeze::freeze(context.settings, context.input, context.grid, window);
+    let mut look = empty(context.settings, context.input, frozen.as_ref());
+    look.next_look = next_look(context);
+    let arms = context.input.controls.len() + 1;
+    let demands = period::demands(context.settings, arms, false, &[]);
+    let recent = Window {
+        from: context.end - k::STALE,
+        to: context.end,
+    };
+    let period = Period::new(context.input, context.grid, recent, &demands);
+    (look.ratio_canary, look.ratio_control) = ratios(&period);
+    look.closed = facts::without_change(&period);
+    if let Some(frozen) = &frozen {
+        look.preflight = preflight_of(context, frozen, &period);
+        look.reason = Code::NotStarted.into();
+    } else if let Some(code) = look.closed.first() {
+        look.reason = (*code).into();
+    }
+    look
+}
+
+fn preflight_of(context: &Context<'_>, frozen: &Frozen, period: &Period<'_>) -> Option<Preflight> {
+    let rules = rule::rules(context.settings, frozen.sigma0);
+    let pods = |arm: &period::ArmView<'_>| arm.expected.last().copied().unwrap_or(1);
+    let (canary, controls) = period.arms.split_first()?;
+    let controls: Vec<usize> = controls.iter().map(pods).collect();
+    let ratio = frozen.metric("ratio")?;
+    Some(preflight::preflight(
+        context.settings,
+        rules.first()?,
+        ratio,
+        pods(canary),
+        &controls,
+    ))
+}
+
+/// Geometric means of RSS/cache of canary and control, for people.
+fn ratios(period: &Period<'_>) -> (Option<f64>, Option<f64>) {
+    let mut arms = period.arms.iter().map(period::ArmView::recent_ratio);
+    let canary = arms.next().flatten();
+    let controls: Vec<f64> = arms.flatten().map(f64::ln).collect();
+    (
+        canary,
+        (!controls.is_empty()).then(|| num::mean(&controls).exp()),
+    )
+}
+
+/// After the change.
+fn after(context: &Context<'_>, change: Change, frozen: Option<&Frozen>) -> Look {
+    let settings = context.settings;
+    let mut look = empty(settings, context.input, frozen);
+    look.next_look = next_look(context);
+    let from = num::millis(change.ended).map_or(context.end, |ms| context.grid.first_from(ms));
+    let window = Window {
+        from: from.max(context.end - k::MOST_BLOCKS),
+        to: context.end.max(from),
+    };
+    let regions = std::iter::once(&context.input.canary).chain(&context.input.controls);
+    let medians: Vec<Option<f64>> = regions
+        .map(|a| frozen.and_then(|f| f.cache_median.get(&a.region).copied()))
+        .collect();
+    let demands = period::demands(settings, medians.len(), true, &medians);
+    let period = Period::new(context.input, context.grid, window, &demands);
+    (look.ratio_canary, look.ratio_control) = ratios(&period);
+
+    let blocks = facts::Blocks::new(context, &period, frozen);
+    look.accepted = blocks.accepted();
+    look.refused = blocks.refused();
+    let runs = frozen
+        .map(|f| metrics(context, &period, f, &blocks.open))
+        .unwrap_or_default();
+    let counts = frozen
+        .map(|f| count_all(context, &period, f, &blocks))
+        .unwrap_or_default();
+    let accepted = runs
+        .first()
+        .map_or(0, |(_, r)| r.as_ref().map_or(0, |r| r.d.len()));
+    look.closed = blocks.closed_now(context, &period, frozen.is_some(), accepted);
+
+    let case = Case {
+        hard: facts::hard_limit(context, &period, &blocks),
+        not_active: facts::barred(context) == Barred::WrongAllocator,
+        closed: look.closed.clone(),
+        metrics: runs
+            .iter()
+            .map(|(rule, run)| weighed(rule, run.as_ref()))
+            .collect(),
+        counts: counts.iter().map(|(c, _)| c.clone()).collect(),
+        bake_blocks: accepted,
+        min_bake: usize::try_from(settings.min_bake()).unwrap_or(usize::MAX),
+        gain_asked: settings.min_gain > 0.0,
+        alpha_promote: k::ALPHA_PROMOTE,
+    };
+    (look.verdict, look.reason) = verdict::decide(&case);
+    look.is_final = is_final(context, change, &look, &runs, accepted);
+    look.numbers = runs
+        .iter()
+        .map(|(rule, run)| numbers(rule, run.as_ref()))
+        .collect();
+    look.counts = counts.into_iter().map(|(_, numbers)| numbers).collect();
+    let ratio = runs.first().and_then(|(_, run)| run.as_ref());
+    look.learned = ratio.map(|r| (r.pooled.0.sqrt(), r.pooled.1));
+    look.evidence_blocks = ratio
+        .map(|r| r.d.iter().map(|d| single(*d)).collect())
+        .unwrap_or_default();
+    look.diagnosis = facts::span(context, &period, &blocks)
+        .map(|s| diagnosis::diagnose(&s))
+        .unwrap_or_default();
+    look.preflight = frozen.and_then(|f| preflight_of(context, f, &period));
+    look
+}
+
+/// A difference as it is stored.
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    reason = "the evidence is stored in single precision"
+)]
+fn single(d: f64) -> f32 {
+    d as f32
+}
+
+/// A metric that could not be judged has no blocks.
+fn weighed(rule: &Rule, run: Option<&Run>) -> verdict::Weighed {
+    run.map_or_else(
+        || verdict::weigh(rule, &[], 1.0, 1.0, 0.0),
+        |run| run.weighed.clone(),
+    )
+}
+
+/// Every metric that the settings ask for; the peak only where its baseline is long enough or it is declared.
+fn metrics(
+    context: &Context<'_>,
+    period: &Period<'_>,
+    frozen: &Frozen,
+    open: &[bool],
+) -> Vec<(Rule, Option<Run>)> {
+    let mut out = Vec::new();
+    for rule in rule::rules(context.settings, frozen.sigma0) {
+        let Some(metric) = frozen.metric(&rule.name) else {
+            if rule.name != "peak" || context.settings.declared.peak {
+                out.push((rule, None));
+            }
+            continue;
+        };
+        let scene = Scene {
+            context,
+            period,
+            open,
+        };
+        let run = if rule.name == "peak" {
+            scene.peak(&rule, metric)
+        } else if rule.name == "ratio" {
+            let panels: Vec<Panel> = period
+                .arms
+                .iter()
+                .map(|a| Panel::ratio(a.region(), &a.tracks))
+                .collect();
+            scene.blocks(&rule, metric, &panels, &period.quorum())
+        } else {
+            scene.guardrail(&rule, metric)
+        };
+        out.push((rule, run));
+    }
+    out
+}
+
+/// What the metrics of one look share.
+struct Scene<'a, 'b> {
+    context: &'b Context<'a>,
+    period: &'b Period<'a>,
+    open: &'b [bool],
+}
+
+impl Scene<'_, '_> {
+    fn blocks(
+        &self,
+        rule: &Rule,
+        metric: &super::baseline::FrozenMetric,
+        panels: &[Panel],
+        quorum: &[Vec<usize>],
+    ) -> Option<Run> {
+        let (canary, controls) = panels.split_first()?;
+        let window = self.period.window;
+        let times: Vec<f64> = (window.from..window.to)
+            .map(|b| self.context.grid.middle(b))
+            .collect();
+        Some(bake::run(
+            rule,
+            metric,
+            &After {
+                canary,
+                controls,
+                window,
+                quorum,
+                times: &times,
+                open: self.open,
+                identity: self.context.settings.identity,
+                min_gain: self.context.settings.min_gain,
+            },
+        ))
+    }
+
+    fn guardrail(&self, rule: &Rule, metric: &super::baseline::FrozenMetric) -> Option<Run> {
+        let arms = std::iter::once(&self.context.input.canary).chain(&self.context.input.controls);
+        let (mut panels, mut quorum) = (Vec::new(), Vec::new());
+        for ((arm, view), pods) in arms.zip(&self.period.arms).zip(self.period.quorum()) {
+            let (panel, wide) = guardrails::panel(
+                &rule.name,
+                arm,
+                &view.tracks,
+                self.context.grid,
+                self.period.window,
+                self.open,
+            );
+            quorum.push(if wide { vec![1; pods.len()] } else { pods });
+            panels.push(panel);
+        }
+        self.blocks(rule, metric, &panels, &quorum)
+    }
+
+    fn peak(&self, rule: &Rule, metric: &super::baseline::FrozenMetric) -> Option<Run> {
+        let blocks = self.period.window;
+        let windows = (blocks.to - blocks.from).div_euclid(k::WINDOW);
+        let admitted = |b: i64| {
+            blocks
+                .place(b)
+                .and_then(|i| self.open.get(i).copied())
+                .unwrap_or(false)
+        };
+        let panels: Vec<Panel> = self
+            .period
+            .arms
+            .iter()
+            .map(|a| Panel::peak(a.region(), &a.tracks, blocks.from, admitted))
+            .collect();
+        let (canary, controls) = panels.split_first()?;
+        let quorum: Vec<Vec<usize>> = self
+            .period
+            .quorum()
+            .iter()
+            .map(|list| {
+                let step = num::span(0, k::WINDOW);
+                list.chunks_exact(step)
+                    .filter_map(|c| c.last().copied())
+                    .collect()
+            })
+            .collect();
+        let grid = self.context.grid;
+        let half = num::real_signed(k::WINDOW * grid.block_ms) / 2000.0;
+        let times: Vec<f64> = (0..windows)
+            .map(|w| num::real_signed(grid.start(blocks.from + w * k::WINDOW)) / 1000.0 + half)
+            .collect();
+        let open = vec![true; times.len()];
+        Some(bake::run(
+            rule,
+            metric,
+            &After {
+                canary,
+                controls,
+                window: Window {
+                    from: 0,
+                    to: windows,
+                },
+                quorum: &quorum,
+                times: &times,
+                open: &open,
+                identity: self.context.settings.identity,
+                min_gain: self.context.settings.min_gain,
+            },
+        ))
+    }
+}
+
+/// Every count (§9, reading 8).
+fn count_all(
+    context: &Context<'_>,
+    period: &Period<'_>,
+    frozen: &Frozen,
+    blocks: &facts::Blocks,
+) -> Vec<(CountWeighed, CountNumbers)> {
+    let open = blocks.open_blocks(period.window);
+    rule::count_rules(context.settings)
+        .into_iter()
+        .map(|rule| {
+            let found = count_one(context, frozen, &rule, &open);
+            let (weighed, numbers) = found.unwrap_or_default();
+            let needed = -rule.alpha.ln();
+            (
+                CountWeighed {
+                    name: rule.name.clone(),
+                    dry_run: rule.dry_run,
+                    log_e_needed: needed,
+                    ..weighed
+                },
+                CountNumbers {
+                    metric: rule.name.clone(),
+                    dry_run: rule.dry_run,
+                    ln_e_needed: needed,
+                    ..numbers
+                },
+            )
+        })
+        .collect()
+}
+
+fn count_one(
+    context: &Context<'_>,
+    frozen: &Frozen,
+    rule: &rule::CountRule,
+    open: &[i64],
+) -> Option<(CountWeighed, CountNumbers)> {
+    let baselines = frozen.counts.get(&rule.name)?;
+    let of = |arm: &super::input::Arm| {
+        let base = baselines.get(&arm.region)?;
+        Some((
+            guardrails::tally(&rule.name, arm, context.grid, open)?.0,
+            *base,
+        ))
+    };
+    let (canary, base) = of(&context.input.canary)?;
+    let controls: Option<Vec<_>> = context.input.controls.iter().map(of).collect();
+    let controls = controls.filter(|c| !c.is_empty())?;
+    let events: f64 = controls.iter().map(|(t, _)| t.events).sum();
+    let exposure: f64 = controls.iter().map(|(t, _)| t.exposure).sum();
+    let expected: f64 = controls.iter().map(|(t, b)| t.exposure * b.rate).sum();
+    let spread = controls
+        .iter()
+        .map(|(_, b)| b.dispersion)
+        .fold(base.dispersion, f64::max)
+        .max(1.0);
+    let odds = counts::expected_odds(
+        (base.rate, expected / exposure),
+        (canary.exposure, exposure),
+        rule.tolerance,
+    )?;
+    let (x, n) = (canary.events / spread, (canary.events + events) / spread);
+    let mut weighed = CountWeighed::of(&rule.name, x, n, odds, rule.alpha);
+    let even = odds / (1.0 + rule.tolerance) * (1.0 + rule.margin);
+    weighed.above_margin = weighed.log_e > 0.0 && x > even * (n - x);
+    let numbers = CountNumbers {
+        canary: canary.events,
+        total: canary.events + events,
+        odds,
+        ln_e: weighed.log_e,
+        ..CountNumbers::default()
+    };
+    Some((weighed, numbers))
+}
+
+/// Does this end the bake (§8, reading 12)?
+fn is_final(
+    context: &Context<'_>,
+    change: Change,
+    look: &Look,
+    runs: &[(Rule, Option<Run>)],
+    accepted: usize,
+) -> bool {
+    let settings = context.settings;
+    let max_bake = f64::from(settings.max_bake());
+    let since = context.input.now - change.ended;
+    let wall = since >= k::WALL_CLOCK * max_bake * settings.block_seconds;
+    match look.verdict {
+        Verdict::Pass | Verdict::Fail => true,
+        Verdict::Inconclusive => wall || num::real(accepted) >= max_bake,
+        Verdict::InsufficientData => {
+            // The metric that lacks blocks, or the ratio, tells since when none was accepted.
+            let about = look.reason.about.as_deref();
+            let metric = runs
+                .iter()
+                .find(|(r, _)| Some(r.name.as_str()) == about)
+                .or(runs.first());
+            let last = metric.and_then(|(r, run)| {
+                let last = *run.as_ref()?.columns.last()?;
+                let blocks = if r.name == "peak" { k::WINDOW } else { 1 };
+                let origin = if blocks == 1 {
+                    0
+                } else {
+                    context.grid.first_from(num::millis(change.ended)?)
+                };
+                Some(num::real_signed(context.grid.start(origin + (last + 1) * blocks)) / 1000.0)
+            });
+            let stretch = context.input.now - last.unwrap_or(change.ended).max(change.ended);
+            wall || stretch >= settings.gate_timeout_seconds
+        }
+    }
+}
+
+/// The numbers of one metric.
+fn numbers(rule: &Rule, run: Option<&Run>) -> Numbers {
+    let mut out = Numbers {
+        metric: rule.name.clone(),
+        dry_run: rule.dry_run,
+        ln_e_needed: rule.log_e_needed(),
+        b_needed: rule.line_needed(),
+        b_n_needed: Rule::promote_needed(k::ALPHA_PROMOTE),
+        blocks_needed: rule.min_blocks,
+        ..Numbers::default()
+    };
+    let Some(run) = run else { return out };
+    let weighed = &run.weighed;
+    out.theta = weighed.theta;
+    out.ln_e = weighed.log_e;
+    out.b = weighed.line;
+    out.b_n = weighed.line_promote;
+    out.blocks = weighed.blocks;
+    out.omega = run.omega2.sqrt();
+    out.tau = run.tau2.sqrt();
+    if weighed.blocks > 0 {
+        let half = evidence::bound(weighed.blocks, run.omega2, run.tau2, rule.alpha);
+        out.lower = weighed.theta - half;
+        out.upper = weighed.theta + half;
+        let spread = run.omega2 / num::real(weighed.blocks) + run.tau2;
+        out.detectable = (rule.tolerance + rule.line_needed() * spread / run.tau2.sqrt()).exp_m1();
+    }
+    out
+}

@@ -1,0 +1,153 @@
+//! One metric's values of one arm, pod by pod (§5): columns are blocks, or windows for the peak. Cells in, panels out;
+//! must never hold a value of a block that does not count for its pod.
+
+use std::collections::BTreeMap;
+
+use super::constants as k;
+use super::difference::arm_mean;
+use super::num;
+use super::track::{Track, Window};
+
+/// One value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// Block, or window.
+    pub column: i64,
+    /// Process of the pod.
+    pub incarnation: u32,
+    /// Log units.
+    pub y: f64,
+}
+
+/// One pod's values, ascending.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PanelPod {
+    /// The pod's name.
+    pub name: String,
+    /// Its values.
+    pub points: Vec<Point>,
+}
+
+/// One arm's values.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Panel {
+    /// The region.
+    pub region: String,
+    /// The pods.
+    pub pods: Vec<PanelPod>,
+}
+
+impl Panel {
+    /// The values of each column of a window, over the pods that `keep` admits.
+    pub fn columns(&self, window: Window, keep: impl Fn(usize) -> bool) -> Vec<Vec<f64>> {
+        let mut out = vec![Vec::new(); window.len()];
+        let pods = self.pods.iter().enumerate().filter(|(i, _)| keep(*i));
+        for point in pods.flat_map(|(_, p)| &p.points) {
+            if let Some(column) = window.place(point.column).and_then(|i| out.get_mut(i)) {
+                column.push(point.y);
+            }
+        }
+        out
+    }
+
+    /// The arm's value in each column; `None` below `quorum` pods there.
+    pub fn means(&self, window: Window, quorum: &[usize]) -> Vec<Option<f64>> {
+        self.columns(window, |_| true)
+            .iter()
+            .zip(quorum)
+            .map(|(values, least)| {
+                if values.len() >= *least {
+                    arm_mean(values)
+                } else {
+                    None
+                }
+            })
+            .collect()
+    }
+
+    /// Every pod's mean over the given columns (ascending); `None` without a value there.
+    pub fn pod_means(&self, columns: &[i64]) -> Vec<Option<f64>> {
+        let mean = |pod: &PanelPod| {
+            let values: Vec<f64> = pod
+                .points
+                .iter()
+                .filter(|p| columns.binary_search(&p.column).is_ok())
+                .map(|p| p.y)
+                .collect();
+            (!values.is_empty()).then(|| num::mean(&values))
+        };
+        self.pods.iter().map(mean).collect()
+    }
+
+    /// Every pod's mean over all its values.
+    pub fn effects(&self) -> Vec<Option<f64>> {
+        let mean = |pod: &PanelPod| {
+            let values: Vec<f64> = pod.points.iter().map(|p| p.y).collect();
+            (!values.is_empty()).then(|| num::mean(&values))
+        };
+        self.pods.iter().map(mean).collect()
+    }
+
+    /// The panel of ln(RSS/cache).
+    pub fn ratio(region: &str, tracks: &[Track]) -> Self {
+        Self::of(region, tracks, |cells| {
+            cells
+                .iter()
+                .filter(|c| c.lack.is_none())
+                .map(|c| Point {
+                    column: c.block,
+                    incarnation: c.incarnation,
+                    y: c.mean,
+                })
+                .collect()
+        })
+    }
+
+    /// The panel of its maximum over windows counted from `origin`, of blocks that `accepted` admits.
+    pub fn peak(
+        region: &str,
+        tracks: &[Track],
+        origin: i64,
+        accepted: impl Fn(i64) -> bool,
+    ) -> Self {
+        Self::of(region, tracks, |cells| {
+            let mut windows: BTreeMap<i64, (usize, f64, u32)> = BTreeMap::new();
+            for c in cells {
+                let at = (c.block - origin).div_euclid(k::WINDOW);
+                let w = windows.entry(at).or_insert((0, f64::NEG_INFINITY, 0));
+                w.2 = c.incarnation;
+                if c.lack.is_none() && accepted(c.block) {
+                    w.0 += 1;
+                    w.1 = w.1.max(c.peak);
+                }
+            }
+            windows
+                .into_iter()
+                .filter(|(_, w)| w.0 >= k::WINDOW_VALID)
+                .map(|(column, (_, y, incarnation))| Point {
+                    column,
+                    incarnation,
+                    y,
+                })
+                .collect()
+        })
+    }
+
+    fn of(
+        region: &str,
+        tracks: &[Track],
+        points: impl Fn(&[super::track::Cell]) -> Vec<Point>,
+    ) -> Self {
+        let pods = tracks
+            .iter()
+            .map(|t| PanelPod {
+                name: t.name.clone(),
+                points: points(&t.cells),
+            })
+            .collect();
+        Self {
+            region: region.to_owned(),
+            pods,
+        }
+    }
+}
