@@ -13,7 +13,7 @@ use super::{child, state::Region};
 
 /// A `kubectl` of the region's administrator.
 pub(super) fn command(region: &Region, args: &[&str]) -> Command {
-    let mut command = Command::new("kubectl");
+    let mut command = Command::new(&region.kubectl);
     command
         .arg("--kubeconfig")
         .arg(region.kubeconfig())

@@ -84,7 +84,7 @@ pub(super) fn command(region: &Region, daemon: Daemon) -> Result<Command> {
         let mut command = in_region(region, &lab_program()?)?;
         command
             .arg("discover")
-            .arg(flag("kubectl", &need("kubectl", "it finds the pods")?))
+            .arg(flag("kubectl", &region.kubectl))
             .arg(flag(
                 "kubeconfig",
                 &region.path("certs/prometheus.kubeconfig"),

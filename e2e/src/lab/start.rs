@@ -49,7 +49,6 @@ pub(super) fn up(config: &Config) -> Result<Lab> {
         cleanup::cleanup(root)?;
     }
     packages::ensure_installed(config.kubelets, config.prometheus, config.progress)?;
-    tools::need("kubectl", "it talks to the lab's clusters")?;
     state::create_root(root)?;
     // From here on a Lab exists, and its Drop removes what a failure leaves.
     let lab = Lab {
@@ -60,7 +59,12 @@ pub(super) fn up(config: &Config) -> Result<Lab> {
     let watchdog = watchdog::start(root)?;
     lab.change(|s| s.watchdog = Some(watchdog))?;
     let tools = Tools::ensure_built(root, config.kubelets, config.progress)?;
-    lab.change(|s| s.tools = tools)?;
+    lab.change(|s| {
+        for region in &mut s.regions {
+            region.kubectl = tools.kubernetes.join("kubectl");
+        }
+        s.tools = tools;
+    })?;
     make_networks(&lab)?;
     make_forwards(&lab, config)?;
     let archives = make_archives(config, root, &lab.state().tools)?;
@@ -90,6 +94,7 @@ fn blank_state(config: &Config) -> Result<State> {
         number,
         dir: config.root.join(name),
         cgroup: format!("{prefix}{name}"),
+        kubectl: PathBuf::new(),
         holder: None,
         api_port: 0,
         prometheus_port: 0,

@@ -73,6 +73,8 @@ pub struct Region {
     pub dir: PathBuf,
     /// Name of its folder in every cgroup hierarchy.
     pub cgroup: String,
+    /// The `kubectl` that was built with its programs.
+    pub kubectl: PathBuf,
     /// First process of its namespaces; everything of the region ends with it.
     pub holder: Option<Ident>,
     /// Port on 127.0.0.1 that reaches its API server.

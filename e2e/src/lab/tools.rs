@@ -52,6 +52,7 @@ const KUBERNETES: ToolSet = ToolSet {
         "k8s.io/kubernetes/cmd/kube-controller-manager",
         "k8s.io/kubernetes/cmd/kube-proxy",
         "k8s.io/kubernetes/cmd/kube-scheduler",
+        "k8s.io/kubernetes/cmd/kubectl",
         "k8s.io/kubernetes/cmd/kubelet",
     ],
     flags: KUBERNETES_FLAGS,
@@ -60,6 +61,7 @@ const KUBERNETES: ToolSet = ToolSet {
         "kube-controller-manager",
         "kube-proxy",
         "kube-scheduler",
+        "kubectl",
         "kubelet",
     ],
 };
