@@ -103,19 +103,19 @@ pub struct Analysis {
     /// The standard deviation of RSS/cache between two restarts of one pod, until the service's own restarts teach it.
     /// Default: 4%, or 1.5% where the caches are at least 80 % of RSS. From 0.1% to 50%.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = rules::percent_between("0.1", "50.0", "the spread of RSS/cache between two restarts of one pod"))]
+    #[x_kube(validation = rules::percent_between("0.1", "50", "the spread of RSS/cache between two restarts of one pod"))]
     pub restart_noise: Option<Percent>,
 
     /// The largest increase of RSS/cache that is acceptable: a region is promoted only when more than this is excluded.
     /// Default 3%, from 0.1% to 100%.
     #[serde(default = "defaults::max_regression")]
-    #[x_kube(validation = rules::percent_between("0.1", "100.0", "the largest acceptable increase of RSS/cache"))]
+    #[x_kube(validation = rules::percent_between("0.1", "100", "the largest acceptable increase of RSS/cache"))]
     pub max_regression: Percent,
 
     /// The least decrease of RSS/cache that must be shown for a promotion; parity is then held. 0% promotes at parity.
     /// Default 5%, from 0% to 90%.
     #[serde(default = "defaults::min_gain")]
-    #[x_kube(validation = rules::percent_between("0.0", "90.0", "the least decrease of RSS/cache to be shown; 0% promotes at parity"))]
+    #[x_kube(validation = rules::percent_between("0", "90", "the least decrease of RSS/cache to be shown; 0% promotes at parity"))]
     pub min_gain: Percent,
 
     /// What must not get worse beside memory: latency, errors, CPU per request. None is invented. At most 8.
@@ -155,7 +155,7 @@ pub struct Guardrail {
     /// The largest increase that is acceptable: a region is promoted only when more than this is excluded, and rolled back
     /// when more than a quarter of it is certain. Default 8%, from 0.1% to 900%.
     #[serde(default = "defaults::max_increase")]
-    #[x_kube(validation = rules::percent_between("0.1", "900.0", "the largest acceptable increase against the control"))]
+    #[x_kube(validation = rules::percent_between("0.1", "900", "the largest acceptable increase against the control"))]
     pub max_increase: Percent,
 }
 
@@ -185,7 +185,7 @@ pub struct HistogramRef {
     pub pod_label: String,
 
     /// The quantile, in quotes: from "0.5" to "0.9999", such as "0.99".
-    #[schemars(length(min = 3, max = 6))]
+    #[schemars(length(min = 1, max = 6))]
     #[x_kube(validation = Rule::new("self.matches('^0[.][5-9][0-9]{0,3}$')")
         .message("must be a quantile from \"0.5\" to \"0.9999\", in quotes, such as \"0.99\""))]
     pub quantile: String,

@@ -6,7 +6,7 @@ use super::{
     class::{Arch, PageSize},
     defaults, rules,
 };
-use kube::{CustomResource, KubeSchema};
+use kube::{CustomResource, KubeSchema, core::Rule};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -39,14 +39,10 @@ use std::collections::BTreeMap;
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = rules::rule_at(".rollout.waves",
-        format!("!has(self.rollout.waves) || self.rollout.waves.all(w, !has(w.bake) || ({}))",
-            rules::at_least_times("w.bake", "self.analysis.blockDuration", 24)),
-        "'bake of a wave must be at least 24 blocks of analysis.blockDuration ' + self.analysis.blockDuration + ': raise it, shorten the block, or drop bake to take minBake'"),
-    validation = rules::rule_at(".rollout.waves",
-        format!("!has(self.rollout.waves) || self.rollout.waves.all(w, !has(w.bake) || ({}))",
-            rules::at_most("w.bake", "self.analysis.maxBake")),
-        "'bake of a wave must not be longer than analysis.maxBake ' + self.analysis.maxBake + ': lower it or raise maxBake'"),
+    validation = bakes(&rules::at_least_times("w", "self.analysis.blockDuration", 24),
+        "must be at least 24 blocks of analysis.blockDuration ' + self.analysis.blockDuration + ': raise it, shorten the block, or drop bake to take minBake"),
+    validation = bakes(&rules::at_most("w", "self.analysis.maxBake"),
+        "must not be longer than analysis.maxBake ' + self.analysis.maxBake + ': lower it or raise maxBake"),
 )]
 pub struct AllocatorPolicySpec {
     /// Finish the write that is in flight, then hold; switched back, the rollout goes on where it was. Default false.
@@ -83,6 +79,17 @@ pub struct AllocatorPolicySpec {
     pub history_limit: i32,
 }
 
+/// Every `bake` of a wave, called `w` in it, meets the condition; the message names the first that does not.
+fn bakes(condition: &str, must: &str) -> Rule {
+    let bakes = "self.rollout.waves.filter(w, has(w.bake)).map(w, w.bake)";
+    let set = "self.rollout.waves.map(w, has(w.bake) ? w.bake : '').filter(w, w != '' && !(";
+    rules::rule_at(
+        ".rollout.waves",
+        format!("!has(self.rollout.waves) || {bakes}.all(w, {condition})"),
+        &format!("'bake ' + {set}{condition}))[0] + ' of a wave {must}'"),
+    )
+}
+
 /// Which allocator, with which options.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -106,9 +113,11 @@ pub struct AllocatorChoice {
 }
 
 /// Keys of an option map are option names.
-pub(super) fn option_names() -> kube::core::Rule {
-    kube::core::Rule::new("self.all(k, k.size() <= 64 && k.matches('^[a-z][a-z0-9_.]*$'))").message(
-        "keys must be option names such as dirty_decay_ms or glibc.malloc.arena_max: lower case letters, digits, '_' and '.', at most 64 characters",
+pub(super) fn option_names() -> Rule {
+    rules::keys(
+        64,
+        "^[a-z][a-z0-9_.]*$",
+        "the name of an option such as dirty_decay_ms or glibc.malloc.arena_max: lower case letters, digits, '_' and '.', at most 64 characters",
     )
 }
 

@@ -55,7 +55,7 @@ pub(super) fn percent_between(min: &str, max: &str, why: &str) -> Rule {
     let value = "double(self.substring(0, self.size() - 1))";
     let well_formed = matches("self", PERCENT);
     Rule::new(format!(
-        "!{well_formed} || ({value} >= {min} && {value} <= {max})"
+        "!{well_formed} || ({value} >= double({min}) && {value} <= double({max}))"
     ))
     .message(format!("must be between {min}% and {max}%: {why}").as_str())
 }
@@ -84,6 +84,16 @@ pub(super) fn rule_at(path: &str, rule: impl Into<String>, message: &str) -> Rul
     Rule::new(rule)
         .field_path(path)
         .message(Message::Expression(message.to_owned()))
+}
+
+/// Every key of the map at `self` has at most `length` characters and matches `pattern`; the message names the first that
+/// does not, and says what keys `must` be.
+pub(super) fn keys(length: u32, pattern: &str, must: &str) -> Rule {
+    let good = format!("k.size() <= {length} && k.matches(r'{pattern}')");
+    Rule::new(format!("self.all(k, {good})")).message(Message::Expression(format!(
+        "'key ' + self.map(k, k).filter(k, !({good}))[0] + ' must be {}'",
+        must.replace('\'', "\\'")
+    )))
 }
 
 /// CEL: exactly one of the optional fields is set.

@@ -7,6 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// The value of a label.
+const LABEL_VALUE: &str = "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$";
+
 /// A selector over labels: every entry of `matchLabels` and of `matchExpressions` has to hold. An empty selector selects
 /// everything, where that is allowed.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,8 +18,12 @@ pub struct Selector {
     /// Labels that have to be present with exactly this value. At most 16.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
-    #[x_kube(validation = Rule::new("self.all(k, k.size() <= 317 && k.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$') && self[k].matches('^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$'))")
-        .message("keys must be label names such as app or example.com/app, values at most 63 letters, digits, '-', '_' and '.'"))]
+    #[x_kube(
+        validation = rules::keys(317, "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+            "the name of a label, such as app or example.com/app"),
+        validation = Rule::new(format!("self.all(k, self[k].matches(r'{LABEL_VALUE}'))"))
+            .message(Message::Expression(format!("'value ' + self[self.map(k, k).filter(k, !self[k].matches(r'{LABEL_VALUE}'))[0]] + ' must be the value of a label: at most 63 letters, digits, \\'-\\', \\'_\\' and \\'.\\''"))),
+    )]
     pub match_labels: BTreeMap<String, LabelText>,
 
     /// Conditions on labels, for what equality cannot say. At most 8.

@@ -2,7 +2,7 @@
 //! unchecked: the query is built by the operator from the reference.
 
 use super::{ByteSize, LabelText, defaults, rules};
-use kube::KubeSchema;
+use kube::{KubeSchema, core::Rule};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -117,35 +117,36 @@ impl SeriesRef {
 }
 
 /// A metric's name, not a query.
-pub(super) fn metric_name() -> kube::core::Rule {
-    kube::core::Rule::new("self.matches('^[a-zA-Z_:][a-zA-Z0-9_:]*$')").message(
+pub(super) fn metric_name() -> Rule {
+    Rule::new("self.matches('^[a-zA-Z_:][a-zA-Z0-9_:]*$')").message(
         "must be the name of a metric, such as trace_cache_accounted_bytes: labels go into matchers, functions are added by the operator",
     )
 }
 
 /// A label's name.
-pub(super) fn label_name() -> kube::core::Rule {
-    kube::core::Rule::new("self.matches('^[a-zA-Z_][a-zA-Z0-9_]*$')")
+pub(super) fn label_name() -> Rule {
+    Rule::new("self.matches('^[a-zA-Z_][a-zA-Z0-9_]*$')")
         .message("must be the name of a Prometheus label: letters, digits and '_'")
 }
 
 /// Keys of a matchers map are label names.
-pub(super) fn matcher_keys() -> kube::core::Rule {
-    kube::core::Rule::new(
-        "self.all(k, k.size() <= 128 && k.matches('^[a-zA-Z_][a-zA-Z0-9_]*$'))",
+pub(super) fn matcher_keys() -> Rule {
+    rules::keys(
+        128,
+        "^[a-zA-Z_][a-zA-Z0-9_]*$",
+        "the name of a Prometheus label: letters, digits and '_', at most 128 characters; values are compared exactly",
     )
-    .message("keys must be names of Prometheus labels: letters, digits and '_', at most 128 characters; values are compared exactly")
 }
 
 /// The scope of a query is not the user's to set.
-fn matcher_scope() -> kube::core::Rule {
-    kube::core::Rule::new("!('__name__' in self) && !('namespace' in self)").message(
+fn matcher_scope() -> Rule {
+    Rule::new("!('__name__' in self) && !('namespace' in self)").message(
         "must not hold namespace or __name__: the operator adds the policy's namespace, and metric is the name",
     )
 }
 
 /// A raw query has to leave room for its scope.
-fn raw_query() -> kube::core::Rule {
-    kube::core::Rule::new("self.contains('$matchers')")
+fn raw_query() -> Rule {
+    Rule::new("self.contains('$matchers')")
         .message("must contain $matchers in every selector, such as my_metric{$matchers}: the operator puts the scope of the pods there")
 }

@@ -18,14 +18,14 @@ use std::borrow::Cow;
     validation = rules::rule_at(".waves", "!has(self.waves) || !self.waves.exists(w, self.canary in w.regions)",
         "'waves must not hold the canary region ' + self.canary + ': it is converted before all waves; remove it'"),
     validation = rules::rule_at(".waves",
-        "!has(self.waves) || self.waves.all(w, w.regions.all(r, self.waves.exists_one(v, r in v.regions)))",
-        "'waves must hold each region once: name every region in one wave only'"),
+        "!has(self.waves) || self.waves.map(w, w.regions.size()).sum() > 768 || self.waves.all(w, w.regions.all(r, self.waves.exists_one(v, r in v.regions)))",
+        "'waves must hold each region once, not ' + self.waves.map(w, w.regions.exists(r, !self.waves.exists_one(v, r in v.regions)) ? w.regions.filter(r, !self.waves.exists_one(v, r in v.regions))[0] : '').filter(r, r != '')[0] + ' twice: name every region in one wave only'"),
     validation = rules::rule_at(".waves",
         "!has(self.waves) || self.control.all(c, !self.waves.exists(w, c in w.regions) || c in self.waves[self.waves.size() - 1].regions)",
         "'control region ' + self.control.filter(c, self.waves.exists(w, c in w.regions) && !(c in self.waves[self.waves.size() - 1].regions))[0] + ' may only be in the last wave: it is what the others are compared with; move it there'"),
     validation = rules::rule_at(".waves",
         "!has(self.waves) || self.waves.all(w, !has(w.name) || (w.name != 'canary' && self.waves.exists_one(v, has(v.name) && v.name == w.name)))",
-        "'waves must have different names, none of them canary (that is wave 0): rename or drop a name'"),
+        "'waves must have different names, none of them canary (that is wave 0), which ' + self.waves.map(w, has(w.name) ? w.name : '').filter(n, n == 'canary' || (n != '' && !self.waves.exists_one(v, has(v.name) && v.name == n)))[0] + ' breaks: rename the wave or drop its name'"),
 )]
 pub struct RolloutStrategy {
     /// The region that is converted first and judged against the control regions.
@@ -43,7 +43,8 @@ pub struct RolloutStrategy {
     pub control_restart: ControlRestart,
 
     /// The regions after the canary, wave by wave, in this order. Control regions may only be in the last wave. Without
-    /// waves the rollout ends with the canary. At most 32.
+    /// waves the rollout ends with the canary. At most 32. A region in two waves is refused here up to 768 regions, and by the
+    /// operator beyond.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]

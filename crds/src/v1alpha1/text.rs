@@ -99,14 +99,14 @@ macro_rules! text_type {
 
 text_type! {
     /// A length of time: `7d`, or hours, minutes, seconds and milliseconds in this order (`1h30m`, `250ms`).
-    TimeSpan, length 2 to 24,
+    TimeSpan, length 1 to 24,
     rules [(rules::matches("self", rules::SPAN),
         "must be a duration such as 250ms, 30s, 5m, 1h30m or 7d: whole numbers, and days stand alone")]
 }
 
 text_type! {
     /// A percentage with up to two decimals: `3%`, `2.5%`.
-    Percent, length 2 to 7,
+    Percent, length 1 to 7,
     rules [(rules::matches("self", rules::PERCENT),
         "must be a percentage such as 3% or 2.5%: digits, at most two decimals, and the sign")]
 }
