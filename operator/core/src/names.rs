@@ -69,8 +69,14 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A workload within the policy's namespace of one region.
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Deployment, Self::StatefulSet, Self::DaemonSet];
+}
+
+/// A workload within the policy's namespace of one region. Stored as `Kind/name`, so that it can be a key in JSON.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct WorkloadId {
     /// Its kind.
     pub kind: Kind,
@@ -81,5 +87,53 @@ pub struct WorkloadId {
 impl fmt::Display for WorkloadId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.kind, self.name)
+    }
+}
+
+impl From<WorkloadId> for String {
+    fn from(id: WorkloadId) -> Self {
+        id.to_string()
+    }
+}
+
+impl TryFrom<String> for WorkloadId {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let parts = text.split_once('/');
+        let read = parts.and_then(|(kind, name)| {
+            let kind = Kind::ALL
+                .into_iter()
+                .find(|known| known.to_string() == kind)?;
+            (!name.is_empty()).then(|| Self {
+                kind,
+                name: name.to_owned(),
+            })
+        });
+        read.ok_or_else(|| format!("{text} is not a workload such as Deployment/trace"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn a_workload_is_a_key_in_json() {
+        let id = WorkloadId {
+            kind: Kind::StatefulSet,
+            name: "trace".to_owned(),
+        };
+        let map: BTreeMap<WorkloadId, u8> = [(id, 1)].into();
+        let json = serde_json::to_string(&map).unwrap();
+        assert_eq!(json, r#"{"StatefulSet/trace":1}"#);
+        assert_eq!(
+            serde_json::from_str::<BTreeMap<WorkloadId, u8>>(&json).unwrap(),
+            map
+        );
+        for bad in ["trace", "Pod/trace", "Deployment/"] {
+            assert!(WorkloadId::try_from(bad.to_owned()).is_err(), "{bad}");
+        }
     }
 }
