@@ -7,6 +7,8 @@ mod commit;
 mod error;
 mod hub;
 mod member;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
