@@ -3,6 +3,7 @@
 //! [`decide::decide`] takes a [`world::World`] and gives a [`decision::Decision`]; [`inject`] says what a container should
 //! look like and how it gets back; [`judge`] says whether the change may stay.
 
+pub mod decide;
 pub mod decision;
 pub mod inject;
 pub mod judge;

@@ -40,6 +40,8 @@ pub struct Plan {
     pub unreachable_deadline: SignedDuration,
     /// What a regression leads to.
     pub on_regression: OnRegression,
+    /// A fixed capacity of the cache in bytes, where the policy gives one instead of a series.
+    pub fixed_capacity: Option<f64>,
     /// How the evidence is judged, for the canary; [`Wave::bake_blocks`] replaces the minimum in later waves.
     pub judge: judge::Settings,
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::inject::JournalRecord;
 use crate::judge;
-use crate::names::{Claim, ClusterUid, PlanHash, Region, WorkloadId};
+use crate::names::{Claim, ClusterUid, Region, WorkloadId};
 use crate::plan::Plan;
 use crate::rollout::Position;
 
@@ -32,6 +32,10 @@ pub struct World {
 
 /// The policy as far as decisions need it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "four independent facts of an object"
+)]
 pub struct Policy {
     /// Its namespace, here and in every region.
     pub namespace: String,
@@ -51,6 +55,8 @@ pub struct Policy {
     pub restore_on_delete: bool,
     /// How many ended attempts are kept.
     pub history_limit: u32,
+    /// Reason of the stored condition `Accepted`, so that a refusal is told once.
+    pub accepted: Option<String>,
 }
 
 /// Why a policy cannot be planned: one reason, one sentence with field, value and remedy.
@@ -268,7 +274,7 @@ pub enum SeriesId {
 }
 
 /// What must be asked of one region's Prometheus in this pass.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetricsNeed {
     /// From when on.
     pub from: Timestamp,
@@ -284,6 +290,3 @@ pub fn judge_settings(plan: &Plan, bake_blocks: u32) -> judge::Settings {
     settings.min_bake_blocks = bake_blocks;
     settings
 }
-
-/// A plan's identity beside its text; see [`crate::plan`].
-pub type Hash = PlanHash;

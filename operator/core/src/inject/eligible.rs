@@ -35,14 +35,20 @@ pub fn eligible(
     claim: &Claim,
 ) -> Result<String, Ineligible> {
     if workload.deleting {
-        return Err(refuse(Reason::WorkloadDeleting, format!("{id} is being deleted.")));
+        return Err(refuse(
+            Reason::WorkloadDeleting,
+            format!("{id} is being deleted."),
+        ));
     }
     check_claim(id, workload, claim)?;
     let container = pick_container(id, workload, target)?;
     if let Delivery::Unsupported { name } = &allocator.delivery {
         return Err(refuse(
             Reason::DeliveryUnsupported,
-            format!("class {}: delivery {name} is not carried out by this version; use delivery Preload with source InImage.", allocator.class),
+            format!(
+                "class {}: delivery {name} is not carried out by this version; use delivery Preload with source InImage.",
+                allocator.class
+            ),
         ));
     }
     check_env(id, &container, workload, allocator)?;
@@ -50,7 +56,9 @@ pub fn eligible(
     if workload.pods.iter().any(|pod| pod.crash_loop.is_some()) {
         return Err(refuse(
             Reason::CrashLoop,
-            format!("{id} has pods in back-off already; repair it first, its restarts would be counted against the allocator."),
+            format!(
+                "{id} has pods in back-off already; repair it first, its restarts would be counted against the allocator."
+            ),
         ));
     }
     Ok(container)
@@ -61,7 +69,9 @@ fn check_claim(id: &WorkloadId, workload: &Workload, claim: &Claim) -> Result<()
     match held {
         Some(other) if other != claim.as_str() => Err(refuse(
             Reason::InjectionConflict,
-            format!("{id} is claimed by another policy or hub ({other}); let that one release it first."),
+            format!(
+                "{id} is claimed by another policy or hub ({other}); let that one release it first."
+            ),
         )),
         Some(_) | None => Ok(()),
     }
@@ -79,7 +89,10 @@ fn pick_container(
             _ => names.iter().filter(|name| **name == id.name).collect(),
         }
     } else {
-        names.iter().filter(|name| target.containers.contains(name)).collect()
+        names
+            .iter()
+            .filter(|name| target.containers.contains(name))
+            .collect()
     };
     match chosen.as_slice() {
         [one] => Ok((*one).clone()),
@@ -101,21 +114,31 @@ fn check_env(
 ) -> Result<(), Ineligible> {
     let present = patch::env_of(&workload.template, container);
     for (name, wanted) in wanted_env(allocator) {
-        let Some(entry) = present.iter().find(|entry| entry.get("name") == Some(&Value::from(name.as_str()))) else {
+        let Some(entry) = present
+            .iter()
+            .find(|entry| entry.get("name") == Some(&Value::from(name.as_str())))
+        else {
             continue;
         };
         if entry.get("valueFrom").is_some() {
             return Err(refuse(
                 Reason::InjectionConflict,
-                format!("{id}: container {container} takes {name} from valueFrom; set it as a plain value or remove it."),
+                format!(
+                    "{id}: container {container} takes {name} from valueFrom; set it as a plain value or remove it."
+                ),
             ));
         }
-        let value = entry.get("value").and_then(Value::as_str).unwrap_or_default();
+        let value = entry
+            .get("value")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         match wanted {
             EnvValue::Exactly(_) => {
                 return Err(refuse(
                     Reason::InjectionConflict,
-                    format!("{id}: container {container} sets {name} itself; remove it there or leave the option out of the policy."),
+                    format!(
+                        "{id}: container {container} sets {name} itself; remove it there or leave the option out of the policy."
+                    ),
                 ));
             }
             EnvValue::Preload(_) if value.is_empty() => {}
@@ -136,14 +159,19 @@ fn check_preload(
     if let Some(other) = ALLOCATORS.iter().find(|known| value.contains(**known)) {
         return Err(refuse(
             Reason::InjectionConflict,
-            format!("{id}: container {container} preloads {other} already (LD_PRELOAD={value}); two allocators in one process are refused, remove it there first."),
+            format!(
+                "{id}: container {container} preloads {other} already (LD_PRELOAD={value}); two allocators in one process are refused, remove it there first."
+            ),
         ));
     }
     match allocator.on_existing {
         OnExisting::Prepend => Ok(()),
         OnExisting::Skip => Err(refuse(
             Reason::InjectionConflict,
-            format!("{id}: container {container} sets LD_PRELOAD={value} and class {} says onExisting: Skip; remove it or use a class with Prepend.", allocator.class),
+            format!(
+                "{id}: container {container} sets LD_PRELOAD={value} and class {} says onExisting: Skip; remove it or use a class with Prepend.",
+                allocator.class
+            ),
         )),
     }
 }
@@ -158,7 +186,10 @@ fn check_platform(
         let Some(size) = page_size(node) else {
             return Err(refuse(
                 Reason::PageSizeUnknown,
-                format!("{id}: the page size of node {name} ({}, kernel {}) is not known; label it heapfleet.dev/page-size=4Ki, 16Ki or 64Ki.", node.arch, node.kernel),
+                format!(
+                    "{id}: the page size of node {name} ({}, kernel {}) is not known; label it heapfleet.dev/page-size=4Ki, 16Ki or 64Ki.",
+                    node.arch, node.kernel
+                ),
             ));
         };
         sizes.insert(size, name);
@@ -169,14 +200,21 @@ fn check_platform(
         if !fits {
             return Err(refuse(
                 Reason::PageSizeUnsupported,
-                format!("{id}: node {name} is {} with {} KiB pages, which class {} does not list in spec.platforms; add a build for it or pin the workload to other nodes.", node.arch, size / 1024, allocator.class),
+                format!(
+                    "{id}: node {name} is {} with {} KiB pages, which class {} does not list in spec.platforms; add a build for it or pin the workload to other nodes.",
+                    node.arch,
+                    size / 1024,
+                    allocator.class
+                ),
             ));
         }
     }
     if cluster.nodes.is_empty() {
         return Err(refuse(
             Reason::PageSizeUnknown,
-            format!("{id}: no node could be seen, so the page size is not known; allow the hub to list nodes."),
+            format!(
+                "{id}: no node could be seen, so the page size is not known; allow the hub to list nodes."
+            ),
         ));
     }
     Ok(())

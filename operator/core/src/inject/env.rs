@@ -26,8 +26,11 @@ pub fn wanted_env(allocator: &Allocator) -> BTreeMap<String, EnvValue> {
         "jemalloc" => {
             if !allocator.options.is_empty() {
                 let name = format!("{}MALLOC_CONF", allocator.symbol_prefix.to_uppercase());
-                let pairs: Vec<String> =
-                    allocator.options.iter().map(|(key, value)| format!("{key}:{value}")).collect();
+                let pairs: Vec<String> = allocator
+                    .options
+                    .iter()
+                    .map(|(key, value)| format!("{key}:{value}"))
+                    .collect();
                 env.insert(name, EnvValue::Exactly(pairs.join(",")));
             }
         }

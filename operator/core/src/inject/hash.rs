@@ -1,5 +1,7 @@
 //! Takes JSON, gives its SHA-256 in our own canonical form: keys sorted, no white space, numbers as `serde_json` writes them.
 
+use std::fmt::Write as _;
+
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -8,7 +10,11 @@ pub fn canonical_hash(value: &Value) -> String {
     let mut text = String::new();
     write_canonical(value, &mut text);
     let digest = Sha256::digest(text.as_bytes());
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    digest.iter().fold(String::new(), |mut text, byte| {
+        // Writing into a String cannot fail.
+        let _never = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// [`canonical_hash`] of a pod template.

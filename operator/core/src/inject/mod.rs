@@ -1,6 +1,7 @@
 //! What a container should look like, what it looked like before, and how to get from one to the other and back.
 //! Takes workloads as seen, gives refusals with one reason, JSON patches and records. Never talks to a cluster.
 
+mod apply;
 mod eligible;
 mod env;
 mod hash;
@@ -8,6 +9,7 @@ mod patch;
 #[cfg(test)]
 mod tests;
 
+pub use apply::apply;
 pub use eligible::{Ineligible, eligible};
 pub use env::{EnvValue, wanted_env};
 pub use hash::{canonical_hash, template_hash};

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::CLAIM;
 use super::env::{EnvValue, wanted_env};
 use super::hash::{canonical_hash, template_hash};
-use super::CLAIM;
 use crate::names::{Claim, PlanHash, WorkloadId};
 use crate::plan::Allocator;
 use crate::world::{Revision, Workload};
@@ -25,7 +25,7 @@ pub struct EnvWrite {
 }
 
 /// The record of one change: written before it, immutable, the only source of an undo.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalRecord {
     /// Form of this record, 1.
     pub version: u32,
@@ -62,7 +62,7 @@ pub struct JournalRecord {
 }
 
 /// A change that is ready to be made.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Injection {
     /// Name of the journal's ControllerRevision.
     pub journal: String,
@@ -111,7 +111,10 @@ pub(super) fn container_names(template: &Value) -> Vec<String> {
 }
 
 fn containers(template: &Value) -> &[Value] {
-    template.pointer("/spec/containers").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    template
+        .pointer("/spec/containers")
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
 }
 
 fn container_at<'a>(template: &'a Value, name: &str) -> Option<(usize, &'a Value)> {
@@ -167,7 +170,9 @@ pub fn inject(
     let mut ops = Vec::new();
     for (name, wanted) in wanted_env(allocator) {
         let there = env_entry(env, &name);
-        let prior = there.and_then(|(_, entry)| value_of(entry)).map(str::to_owned);
+        let prior = there
+            .and_then(|(_, entry)| value_of(entry))
+            .map(str::to_owned);
         let value = match (&wanted, &prior) {
             (EnvValue::Preload(library), Some(prior)) if !prior.is_empty() => {
                 format!("{library}{}{prior}", preload_separator(prior))
@@ -222,20 +227,34 @@ pub fn inject(
         annotations_existed,
         patch,
         inverse: Vec::new(),
-        images: workload.pods.iter().flat_map(|pod| pod.images.clone()).collect(),
+        images: workload
+            .pods
+            .iter()
+            .flat_map(|pod| pod.images.clone())
+            .collect(),
         replicas: workload.replicas,
     };
-    record.inverse = inverse_ops(&injected_template(&workload.template, &record), &record).ok()?;
-    Some(Injection { journal: journal_name(id, &workload.uid, plan, attempt), record })
+    record.inverse = inverse_ops(&injected_template(&workload.template, &record), &record);
+    Some(Injection {
+        journal: journal_name(id, &workload.uid, plan, attempt),
+        record,
+    })
 }
 
 /// The separator that a list of libraries uses already: a colon unless it holds only spaces.
 fn preload_separator(existing: &str) -> char {
-    if existing.contains(' ') && !existing.contains(':') { ' ' } else { ':' }
+    if existing.contains(' ') && !existing.contains(':') {
+        ' '
+    } else {
+        ':'
+    }
 }
 
 fn claim_path() -> String {
-    format!("/metadata/annotations/{}", CLAIM.replace('~', "~0").replace('/', "~1"))
+    format!(
+        "/metadata/annotations/{}",
+        CLAIM.replace('~', "~0").replace('/', "~1")
+    )
 }
 
 /// The template as it stands after the patch.
@@ -250,7 +269,10 @@ fn injected_template(template: &Value, record: &JournalRecord) -> Value {
         if let Some(env) = env.as_array_mut() {
             for write in &record.env {
                 let entry = json!({"name": write.name, "value": write.value});
-                match env.iter_mut().find(|old| old.get("name") == entry.get("name")) {
+                match env
+                    .iter_mut()
+                    .find(|old| old.get("name") == entry.get("name"))
+                {
                     Some(old) => *old = entry,
                     None => env.push(entry),
                 }
@@ -272,12 +294,18 @@ pub fn presence(workload: &Workload, record: &JournalRecord) -> Presence {
     let differing: Vec<&EnvWrite> = record
         .env
         .iter()
-        .filter(|write| env_entry(env, &write.name).and_then(|(_, e)| value_of(e)) != Some(write.value.as_str()))
+        .filter(|write| {
+            env_entry(env, &write.name).and_then(|(_, e)| value_of(e)) != Some(write.value.as_str())
+        })
         .collect();
     match (held.is_some(), differing.first()) {
         (true, None) => Presence::Present,
-        (true, Some(_)) if differing.len() == record.env.len() && !record.env.is_empty() => Presence::Reverted,
-        (true | false, Some(write)) if differing.len() < record.env.len() => Presence::Taken(write.name.clone()),
+        (true, Some(_)) if differing.len() == record.env.len() && !record.env.is_empty() => {
+            Presence::Reverted
+        }
+        (true | false, Some(write)) if differing.len() < record.env.len() => {
+            Presence::Taken(write.name.clone())
+        }
         (false, None) if !record.env.is_empty() => Presence::Taken(CLAIM.to_owned()),
         (true | false, Some(_) | None) => Presence::Absent,
     }
@@ -287,18 +315,22 @@ pub fn presence(workload: &Workload, record: &JournalRecord) -> Presence {
 /// value that we wrote, then the removal. Keys whose value is another one now belong to the user and stay.
 pub fn undo(workload: &Workload, record: &JournalRecord) -> Result<Vec<Value>, UndoBlocked> {
     if workload.uid != record.uid {
-        return Err(UndoBlocked { because: "the workload was recreated".to_owned() });
+        return Err(UndoBlocked {
+            because: "the workload was recreated".to_owned(),
+        });
     }
     let held = workload.annotations.as_ref().and_then(|all| all.get(CLAIM));
     if held.is_none_or(|held| held != record.claim.as_str()) {
-        return Err(UndoBlocked { because: "our claim is not on the workload".to_owned() });
+        return Err(UndoBlocked {
+            because: "our claim is not on the workload".to_owned(),
+        });
     }
     let mut patch = vec![
         json!({"op": "test", "path": "/metadata/uid", "value": workload.uid}),
         json!({"op": "test", "path": "/metadata/generation", "value": workload.generation}),
         json!({"op": "test", "path": claim_path(), "value": record.claim}),
     ];
-    patch.extend(inverse_ops(&workload.template, record)?);
+    patch.extend(inverse_ops(&workload.template, record));
     patch.push(release_op(workload, record));
     Ok(patch)
 }
@@ -313,7 +345,10 @@ pub fn release(workload: &Workload, record: &JournalRecord) -> Vec<Value> {
 }
 
 fn release_op(workload: &Workload, record: &JournalRecord) -> Value {
-    let alone = workload.annotations.as_ref().is_some_and(|all| all.len() == 1);
+    let alone = workload
+        .annotations
+        .as_ref()
+        .is_some_and(|all| all.len() == 1);
     if alone && !record.annotations_existed {
         json!({"op": "remove", "path": "/metadata/annotations"})
     } else {
@@ -321,17 +356,22 @@ fn release_op(workload: &Workload, record: &JournalRecord) -> Value {
     }
 }
 
-fn inverse_ops(template: &Value, record: &JournalRecord) -> Result<Vec<Value>, UndoBlocked> {
+fn inverse_ops(template: &Value, record: &JournalRecord) -> Vec<Value> {
     let Some((index, body)) = container_at(template, &record.container) else {
         // The container went, and our keys with it.
-        return Ok(Vec::new());
+        return Vec::new();
     };
     let root = format!("/spec/template/spec/containers/{index}");
-    let env = body.get("env").and_then(Value::as_array).map_or(&[] as &[Value], Vec::as_slice);
+    let env = body
+        .get("env")
+        .and_then(Value::as_array)
+        .map_or(&[][..], Vec::as_slice);
     let mut replaced = Vec::new();
     let mut removed = Vec::new();
     for write in &record.env {
-        let Some((at, entry)) = env_entry(env, &write.name) else { continue };
+        let Some((at, entry)) = env_entry(env, &write.name) else {
+            continue;
+        };
         if value_of(entry) != Some(write.value.as_str()) {
             continue;
         }
@@ -344,7 +384,8 @@ fn inverse_ops(template: &Value, record: &JournalRecord) -> Result<Vec<Value>, U
             None => removed.push((at, entry)),
         }
     }
-    let mut ops = vec![json!({"op": "test", "path": format!("{root}/name"), "value": record.container})];
+    let mut ops =
+        vec![json!({"op": "test", "path": format!("{root}/name"), "value": record.container})];
     ops.extend(replaced);
     if removed.len() == env.len() && !record.env_existed && !env.is_empty() {
         ops.push(json!({"op": "test", "path": format!("{root}/env"), "value": env}));
@@ -358,7 +399,7 @@ fn inverse_ops(template: &Value, record: &JournalRecord) -> Result<Vec<Value>, U
             ops.push(json!({"op": "remove", "path": path}));
         }
     }
-    Ok(ops)
+    ops
 }
 
 /// How the workload came back after the undo, or why that is not proved. Looks at the template only;
@@ -366,7 +407,9 @@ fn inverse_ops(template: &Value, record: &JournalRecord) -> Result<Vec<Value>, U
 pub fn restored(workload: &Workload, record: &JournalRecord) -> Result<Restored, UndoBlocked> {
     let held = workload.annotations.as_ref().and_then(|all| all.get(CLAIM));
     if held.is_some_and(|held| held == record.claim.as_str()) {
-        return Err(UndoBlocked { because: "our claim is still there".to_owned() });
+        return Err(UndoBlocked {
+            because: "our claim is still there".to_owned(),
+        });
     }
     let env = env_of(&workload.template, &record.container);
     let left = record.env.iter().find(|write| {
@@ -374,7 +417,9 @@ pub fn restored(workload: &Workload, record: &JournalRecord) -> Result<Restored,
         now == Some(write.value.as_str()) && write.prior.as_deref() != now
     });
     if let Some(write) = left {
-        return Err(UndoBlocked { because: format!("{} still has our value", write.name) });
+        return Err(UndoBlocked {
+            because: format!("{} still has our value", write.name),
+        });
     }
     if template_hash(&workload.template) == record.template_hash {
         if workload.revision == record.revision {

@@ -25,6 +25,8 @@ pub struct Position {
     pub control: BTreeMap<Region, ControlRestart>,
     /// An undo in progress.
     pub undo: Option<UndoOrder>,
+    /// A bake that ended without an answer: a person decides.
+    pub held: Option<Hold>,
     /// How it ended; nothing happens after that.
     pub ending: Option<Ending>,
 }
@@ -50,6 +52,8 @@ pub struct RegionState {
     pub failed: Option<(Reason, String)>,
     /// Since when its cluster has not answered.
     pub unreachable_since: Option<Timestamp>,
+    /// How many pods each arm should have since when, by `region/Kind/name`.
+    pub sizes: BTreeMap<String, Vec<(Timestamp, u32)>>,
     /// What the judge froze at the start of the bake, by workload.
     pub frozen: BTreeMap<WorkloadId, judge::Frozen>,
 }
@@ -141,6 +145,100 @@ pub struct UndoOrder {
     pub message: String,
     /// When it began.
     pub since: Timestamp,
+    /// Only give up the claims (`onDelete: Retain`); the change stays.
+    pub keep: bool,
+}
+
+/// A bake that ended without an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    /// The region in judgement.
+    pub region: Region,
+    /// Why.
+    pub reason: Reason,
+    /// One sentence: which number is missing.
+    pub message: String,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+impl Position {
+    /// The state before anything was done.
+    pub fn new(now: Timestamp) -> Self {
+        Self {
+            version: 1,
+            started: now,
+            wave: 0,
+            regions: BTreeMap::new(),
+            control: BTreeMap::new(),
+            undo: None,
+            held: None,
+            ending: None,
+        }
+    }
+
+    /// The minimum bake of the wave in turn, blocks.
+    pub fn wave_bake(&self, plan: &crate::plan::Plan) -> u32 {
+        plan.waves.get(self.wave).map_or(0, |wave| wave.bake_blocks)
+    }
+
+    /// Regions whose workloads carry the change, or may, latest first.
+    pub fn changed_regions(&self) -> Vec<Region> {
+        let mut changed: Vec<(&Region, &RegionState)> = self
+            .regions
+            .iter()
+            .filter(|(_, state)| state.changed())
+            .collect();
+        changed.sort_by(|(a, x), (b, y)| y.changed_at.cmp(&x.changed_at).then(b.cmp(a)));
+        changed.into_iter().map(|(name, _)| name.clone()).collect()
+    }
+}
+
+impl RegionState {
+    /// Whether a workload carries the change, or may.
+    pub fn changed(&self) -> bool {
+        self.workloads.values().any(|work| {
+            matches!(
+                work.stage,
+                WorkStage::Injecting | WorkStage::Injected | WorkStage::Undoing
+            )
+        })
+    }
+}
+
+impl Stage {
+    /// Whether the region needs nothing more.
+    pub fn settled(self) -> bool {
+        match self {
+            Self::Passed | Self::Nothing | Self::Failed | Self::Undone | Self::Unverified => true,
+            Self::Baseline | Self::Injecting | Self::Verifying | Self::Baking | Self::Undoing => {
+                false
+            }
+        }
+    }
+
+    /// As people see it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Baseline => "Baseline",
+            Self::Injecting => "Injecting",
+            Self::Verifying => "Verifying",
+            Self::Baking => "Baking",
+            Self::Passed => "Passed",
+            Self::Nothing => "NothingToDo",
+            Self::Undoing => "RollingBack",
+            Self::Undone => "RolledBack",
+            Self::Unverified => "RestoreUnverified",
+            Self::Failed => "Failed",
+        }
+    }
+}
+
+impl Hold {
+    /// The gate whose approval lets the region pass.
+    pub fn gate(&self) -> String {
+        format!("hold-{}", self.region)
+    }
 }
 
 /// How an attempt ended.
@@ -165,8 +263,6 @@ pub enum Outcome {
     RolledBack,
     /// Undone without proof somewhere.
     Unverified,
-    /// The evidence did not settle the question; kept as it is.
-    Held,
     /// Stopped by a regression; kept as it is.
     Frozen,
     /// Another plan took over, and this one had changed nothing that still stands.
@@ -174,7 +270,7 @@ pub enum Outcome {
 }
 
 /// The newest look of the judge, for people.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LookSummary {
     /// Verdict word.
     pub verdict: String,

@@ -1,10 +1,14 @@
 //! Takes what was decided, gives what people see: conditions and ready-made strings. Never decides, never reads a clock.
 
+mod conditions;
+mod report;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::decision::Reason;
 use crate::names::Region;
+pub use report::{Subject, policy_report, rollout_report};
 
 /// A condition as decided; times are added when it is merged with the stored one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,0 +1,284 @@
+//! The product's story on the simulated fleet: promotion, regression, a library that is not there, crashes of the
+//! operator after every act, outages, people's verbs.
+
+use heapfleet_core::decision::Reason;
+use heapfleet_core::rollout::Outcome;
+use heapfleet_core::status::{ConditionType, Truth};
+use heapfleet_core::world::Verb;
+use jiff::SignedDuration;
+
+use super::sim::{Sim, plan};
+
+fn condition(sim: &mut Sim, kind: ConditionType) -> (Truth, Reason, String) {
+    let decision = sim.pass();
+    let found = decision
+        .policy
+        .conditions
+        .into_iter()
+        .find(|condition| condition.kind == kind);
+    let found = found.unwrap_or_else(|| panic!("no condition {}", kind.as_str()));
+    (found.status, found.reason, found.message)
+}
+
+#[test]
+fn a_better_allocator_is_promoted_region_by_region() {
+    let mut sim = Sim::new("jemalloc");
+    let mut order = Vec::new();
+    sim.run_until(900, |sim| {
+        for (name, region) in &sim.regions {
+            if region.claim().is_some() && !order.contains(name) {
+                order.push(name.clone());
+            }
+        }
+        sim.outcome().is_some()
+    });
+    assert_eq!(
+        sim.outcome(),
+        Some(Outcome::Promoted),
+        "{}",
+        sim.log.join("\n")
+    );
+    let order: Vec<&str> = order
+        .iter()
+        .map(heapfleet_core::names::Region::as_str)
+        .collect();
+    assert_eq!(order, ["ore", "nrt", "fra"]);
+    assert_eq!(condition(&mut sim, ConditionType::Promoted).0, Truth::True);
+    assert_eq!(
+        condition(&mut sim, ConditionType::AllocatorVerified).0,
+        Truth::True
+    );
+    let writes: Vec<u32> = sim.regions.values().map(|region| region.writes).collect();
+    assert_eq!(writes, [1, 1, 1], "one patch per region");
+}
+
+#[test]
+fn a_worse_allocator_is_rolled_back_exactly() {
+    let mut sim = Sim::new("mimalloc");
+    let before = sim.region("ore").object.clone();
+    sim.run_until(900, |sim| sim.outcome().is_some());
+    assert_eq!(
+        sim.outcome(),
+        Some(Outcome::RolledBack),
+        "{}",
+        sim.log.join("\n")
+    );
+    let (status, reason, _) = condition(&mut sim, ConditionType::RolledBack);
+    assert_eq!((status, reason), (Truth::True, Reason::ExactRestore));
+    assert_eq!(sim.region("ore").object, before);
+    assert_eq!(sim.region("nrt").generation, 1);
+    assert_eq!(sim.region("fra").generation, 1);
+    assert!(sim.log.iter().any(|line| line.starts_with("CanaryFailed")));
+    // A failed plan cools down: nothing is tried again by itself.
+    for _ in 0..20 {
+        let _looked = sim.pass();
+        sim.advance(30);
+    }
+    assert_eq!(sim.attempts.len(), 1);
+    assert_eq!(sim.region("ore").object, before);
+}
+
+#[test]
+fn a_library_that_does_not_load_is_never_a_pass() {
+    let mut sim = Sim::new("jemalloc");
+    sim.region("ore").loads = false;
+    sim.run_until(300, |sim| sim.outcome().is_some());
+    assert_eq!(
+        sim.outcome(),
+        Some(Outcome::RolledBack),
+        "{}",
+        sim.log.join("\n")
+    );
+    let (status, reason, _) = condition(&mut sim, ConditionType::AllocatorVerified);
+    assert_eq!((status, reason), (Truth::False, Reason::PreloadIgnored));
+    assert!(!sim.log.iter().any(|line| line.starts_with("CanaryPassed")));
+}
+
+#[test]
+fn crashing_pods_are_undone_at_once() {
+    let mut sim = Sim::new("jemalloc");
+    sim.region("ore").crash = true;
+    sim.run_until(300, |sim| sim.outcome().is_some());
+    assert_eq!(sim.outcome(), Some(Outcome::RolledBack));
+    assert_eq!(
+        condition(&mut sim, ConditionType::CanaryHealthy).1,
+        Reason::CrashLoop
+    );
+}
+
+/// The process is killed after the commit of pass k, before any act: the next process repeats what is missing.
+#[test]
+fn acts_lost_after_any_commit_change_nothing_about_the_end() {
+    for stride in [2, 3, 5] {
+        for (allocator, end) in [
+            ("jemalloc", Outcome::Promoted),
+            ("mimalloc", Outcome::RolledBack),
+        ] {
+            let mut sim = Sim::new(allocator);
+            let mut pass = 0;
+            sim.run_until(1800, |sim| {
+                sim.outcome().is_some() || {
+                    pass += 1;
+                    pass > 3600
+                }
+            });
+            assert_eq!(sim.outcome(), Some(end));
+            let mut sim = Sim::new(allocator);
+            let limit = sim.now + SignedDuration::from_secs(1800);
+            let mut count = 0;
+            while sim.outcome().is_none() {
+                assert!(
+                    sim.now < limit,
+                    "{allocator} {stride}: {}",
+                    sim.log.join("\n")
+                );
+                count += 1;
+                sim.lose_acts = count % stride == 0;
+                let _looked = sim.pass();
+                sim.advance(1);
+            }
+            assert_eq!(sim.outcome(), Some(end), "{allocator} {stride}");
+        }
+    }
+}
+
+#[test]
+fn an_unreachable_prometheus_or_api_server_waits_and_goes_on() {
+    for api in [false, true] {
+        let mut sim = Sim::new("jemalloc");
+        sim.run_until(200, |sim| {
+            sim.log.iter().any(|line| line.starts_with("BakeStarted"))
+        });
+        for _ in 0..10 {
+            let _looked = sim.pass();
+            sim.advance(1);
+        }
+        if api {
+            sim.region("ore").reachable = false;
+        } else {
+            sim.region("ore").prometheus = false;
+        }
+        for _ in 0..100 {
+            let _looked = sim.pass();
+            sim.advance(1);
+        }
+        let (status, reason, message) = condition(&mut sim, ConditionType::RegionsReachable);
+        let wanted = if api {
+            Reason::SomeUnreachable
+        } else {
+            Reason::PrometheusUnreachable
+        };
+        assert_eq!((status, reason), (Truth::False, wanted));
+        assert!(
+            message.contains("ore") && message.contains("connection refused"),
+            "{message}"
+        );
+        assert_eq!(sim.outcome(), None);
+        assert_eq!(sim.region("nrt").generation, 1);
+        sim.region("ore").reachable = true;
+        sim.region("ore").prometheus = true;
+        sim.run_until(900, |sim| sim.outcome().is_some());
+        assert_eq!(
+            sim.outcome(),
+            Some(Outcome::Promoted),
+            "{}",
+            sim.log.join("\n")
+        );
+    }
+}
+
+#[test]
+fn abort_from_any_point_leaves_everything_as_before() {
+    for stop in [1, 3, 5, 8, 20, 80, 130, 200] {
+        let mut sim = Sim::new("jemalloc");
+        let before: Vec<_> = sim
+            .regions
+            .values()
+            .map(|region| region.object.clone())
+            .collect();
+        for _ in 0..stop {
+            let _looked = sim.pass();
+            sim.advance(1);
+        }
+        let Some(attempt) = sim.attempts.last_mut() else {
+            continue;
+        };
+        attempt.state = Verb::Abort;
+        sim.run_until(300, |sim| {
+            sim.outcome()
+                .is_some_and(|outcome| outcome != Outcome::Promoted)
+        });
+        let after: Vec<_> = sim
+            .regions
+            .values()
+            .map(|region| region.object.clone())
+            .collect();
+        assert_eq!(before, after, "aborted after pass {stop}");
+    }
+}
+
+#[test]
+fn deleting_the_policy_restores_and_lets_it_go() {
+    let mut sim = Sim::new("jemalloc");
+    let before: Vec<_> = sim
+        .regions
+        .values()
+        .map(|region| region.object.clone())
+        .collect();
+    sim.run_until(900, |sim| sim.outcome().is_some());
+    sim.policy.deleting = true;
+    sim.run_until(300, |sim| sim.deleted);
+    let after: Vec<_> = sim
+        .regions
+        .values()
+        .map(|region| region.object.clone())
+        .collect();
+    assert_eq!(before, after);
+}
+
+#[test]
+fn another_plan_takes_over_after_the_old_one_is_undone() {
+    let mut sim = Sim::new("mimalloc");
+    sim.run_until(200, |sim| {
+        sim.log
+            .iter()
+            .any(|line| line.starts_with("WorkloadInjected"))
+    });
+    sim.intent = Ok(plan("jemalloc"));
+    sim.run_until(1200, |sim| {
+        sim.attempts.len() == 2 && sim.outcome().is_some()
+    });
+    assert_eq!(
+        sim.outcome(),
+        Some(Outcome::Promoted),
+        "{}",
+        sim.log.join("\n")
+    );
+}
+
+#[test]
+fn a_user_who_puts_the_old_template_back_is_left_alone() {
+    let mut sim = Sim::new("jemalloc");
+    let before = sim.region("ore").object.clone();
+    sim.run_until(200, |sim| {
+        sim.log.iter().any(|line| line.starts_with("BakeStarted"))
+    });
+    let now = sim.now.as_duration().as_secs_f64();
+    let region = sim.region("ore");
+    region.object = before.clone();
+    region.generation += 1;
+    region.settle(now);
+    for _ in 0..30 {
+        let _looked = sim.pass();
+        sim.advance(1);
+    }
+    assert_eq!(sim.region("ore").object, before);
+    assert_eq!(
+        condition(&mut sim, ConditionType::Injected).1,
+        Reason::UserReverted
+    );
+    assert_eq!(sim.outcome(), None, "held for a person");
+    sim.attempts.last_mut().unwrap().state = Verb::Abort;
+    sim.run_until(100, |sim| sim.outcome().is_some());
+    assert_eq!(sim.region("ore").object, before);
+}
