@@ -196,11 +196,11 @@ pub struct ImageVariant {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 pub enum TargetKind {
-    /// `apps/v1` Deployment.
+    /// `Deployment` of `apps/v1`.
     Deployment,
-    /// `apps/v1` StatefulSet.
+    /// `StatefulSet` of `apps/v1`.
     StatefulSet,
-    /// `apps/v1` DaemonSet.
+    /// `DaemonSet` of `apps/v1`.
     DaemonSet,
 }
 

@@ -81,22 +81,22 @@ pub struct RegionCounts {
     /// All regions of the plan, the canary included.
     #[serde(default)]
     pub total: i32,
-    /// Their turn has not come.
+    /// Regions whose turn has not come.
     #[serde(default)]
     pub pending: i32,
-    /// Being changed, proved or judged, or held.
+    /// Regions that are being changed, proved or judged, or are held.
     #[serde(default)]
     pub active: i32,
-    /// Promoted.
+    /// Regions that are promoted.
     #[serde(default)]
     pub succeeded: i32,
-    /// Failed, and not restored.
+    /// Regions that failed and are not restored.
     #[serde(default)]
     pub failed: i32,
-    /// Not seen, so that nobody knows.
+    /// Regions that are not seen, so that nobody knows.
     #[serde(default)]
     pub unknown: i32,
-    /// Restored.
+    /// Regions that are restored.
     #[serde(default)]
     pub rolled_back: i32,
 }
