@@ -1,0 +1,1 @@
+//! Conversions from API objects as a real API server answers them.
