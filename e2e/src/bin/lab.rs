@@ -13,6 +13,7 @@ use heapfleet_e2e::lab::{
     Config, Lab, Progress, child::Ident, cleanup, default_root, discovery, forward, holder,
     interrupt, wait, watchdog,
 };
+use heapfleet_e2e::{demo, suite};
 
 /// Real Kubernetes clusters, one per region, on this machine.
 #[derive(Debug, Parser)]
@@ -46,6 +47,10 @@ enum Commands {
     },
     /// End the lab and remove everything of it.
     Down,
+    /// Start a fleet, tell the product's whole story on it, end it.
+    Demo,
+    /// Run every test of the workspace; ends with the counts.
+    Test,
     /// The first process of a region's namespaces.
     #[command(hide = true)]
     Hold(Hold),
@@ -141,6 +146,15 @@ fn run(cli: Cli) -> Result<()> {
             writeln!(io::stdout(), "{}", names.join("\n")).context("printing the names")
         }
         Commands::Down => cleanup::cleanup(&root),
+        Commands::Demo => {
+            interrupt::install()?;
+            let told = demo::run(Config {
+                root,
+                ..Config::default()
+            })?;
+            write!(io::stdout(), "{}", told.table()).context("printing the table")
+        }
+        Commands::Test => suite::run(),
         Commands::Hold(h) => holder::answer(holder::run(&holder::Hold {
             machine: h.machine,
             inner: h.inner,

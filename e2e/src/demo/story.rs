@@ -1,0 +1,397 @@
+//! Takes a fleet, gives one story each: a policy is applied, followed to its end, checked against what was there before,
+//! and deleted. Must never look into the operator: only into what it did.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a JSON value gives null for what is absent"
+)]
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::fleet::{Fleet, HUB, NAMESPACE};
+use super::watch::{Policy, Seen};
+
+/// Longest story: three regions, a bake each.
+const LONG: Duration = Duration::from_mins(15);
+/// Longest wait for one step.
+const STEP: Duration = Duration::from_mins(4);
+
+/// How a story ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// What was tried.
+    pub title: &'static str,
+    /// The policy and attempt at the end.
+    pub seen: Seen,
+    /// One line for the table.
+    pub outcome: String,
+}
+
+/// A Deployment as it matters to its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// `spec.template`.
+    pub template: Value,
+    /// Name and hash of the ReplicaSet that runs.
+    pub replica_set: (String, String),
+    /// Annotations but the revision counter.
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl Fleet {
+    /// The workload of a region as it is now.
+    pub fn workload_of(&self, region: &str) -> Result<Workload> {
+        let get = |args: &[&str]| -> Result<Value> {
+            Ok(serde_json::from_str(&self.lab.kubectl_ok(region, args)?)?)
+        };
+        let object = get(&[
+            "-n",
+            NAMESPACE,
+            "get",
+            "deployment",
+            "trace-server",
+            "-o",
+            "json",
+        ])?;
+        let sets = get(&["-n", NAMESPACE, "get", "replicasets", "-o", "json"])?;
+        let running = sets["items"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|set| set["spec"]["replicas"].as_i64().unwrap_or(0) > 0);
+        let running = running.context("no ReplicaSet runs")?;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let mut annotations: BTreeMap<String, String> =
+            serde_json::from_value(object["metadata"]["annotations"].clone()).unwrap_or_default();
+        annotations.remove("deployment.kubernetes.io/revision");
+        Ok(Workload {
+            generation: object["metadata"]["generation"]
+                .as_i64()
+                .unwrap_or_default(),
+            template: object["spec"]["template"].clone(),
+            replica_set: (
+                text(&running["metadata"]["name"]),
+                text(&running["metadata"]["labels"]["pod-template-hash"]),
+            ),
+            annotations,
+        })
+    }
+
+    fn workloads(&self) -> Result<BTreeMap<String, Workload>> {
+        self.lab
+            .regions()
+            .into_iter()
+            .map(|region| Ok((region.clone(), self.workload_of(&region)?)))
+            .collect()
+    }
+
+    fn begin(&self, title: &str, policy: &Policy) -> Result<BTreeMap<String, Workload>> {
+        self.progress.say(&format!("--- {title}"));
+        let before = self.workloads()?;
+        self.lab.apply(HUB, &policy.manifest())?;
+        Ok(before)
+    }
+
+    /// Deletes a policy and waits until it is gone and every workload is as it was.
+    pub fn delete(&self, policy: &str, before: &BTreeMap<String, Workload>) -> Result<()> {
+        self.progress.during(
+            "deleting the policy, which restores what it changed",
+            || {
+                let args = ["-n", NAMESPACE, "delete", "apol", policy, "--timeout=120s"];
+                let output = self
+                    .lab
+                    .kubectl_with(HUB, &args, None, Duration::from_secs(150))?;
+                ensure!(
+                    output.status.success(),
+                    "deleting {policy}: {}",
+                    String::from_utf8_lossy(&output.stderr)
+                );
+                Ok(())
+            },
+        )?;
+        for (region, was) in before {
+            let is = self.workload_of(region)?;
+            ensure!(
+                is.template == was.template,
+                "{region}: the template is not as before"
+            );
+            ensure!(
+                is.replica_set == was.replica_set,
+                "{region}: {:?} runs instead of {:?}",
+                is.replica_set,
+                was.replica_set
+            );
+            ensure!(
+                is.annotations == was.annotations,
+                "{region}: annotations {:?} instead of {:?}",
+                is.annotations,
+                was.annotations
+            );
+        }
+        Ok(())
+    }
+
+    fn wait_for_condition(&self, condition: &str, policy: &str) -> Result<()> {
+        let wanted = format!("--for=condition={condition}");
+        let name = format!("apol/{policy}");
+        self.lab.kubectl_ok(
+            HUB,
+            &["-n", NAMESPACE, "wait", &wanted, &name, "--timeout=10s"],
+        )?;
+        Ok(())
+    }
+}
+
+fn failed_early(seen: &Seen) -> Result<()> {
+    for kind in ["RolledBack", "Stalled"] {
+        if let Some((status, reason, message)) = seen.condition(kind) {
+            ensure!(status != "True", "{kind} {reason}: {message}");
+        }
+    }
+    Ok(())
+}
+
+/// Story (a) and (d): jemalloc is promoted region by region, with the operator killed `kills` times on the way.
+pub fn promotion(fleet: &Fleet, kills: usize) -> Result<Ended> {
+    let policy = Policy {
+        name: "trace",
+        class: "jemalloc",
+    };
+    let before = fleet.begin(
+        "jemalloc: better; promoted region by region, the operator killed on the way",
+        &policy,
+    )?;
+    let mut killed = 0;
+    let mut order: Vec<String> = Vec::new();
+    // In the middle of the change, of the first bake, and of a later wave.
+    let moments: [(&str, &str); 3] = [("ore", "Injecting"), ("ore", "Baking"), ("nrt", "Baking")];
+    let seen = fleet.follow(policy.name, "Promoted=True", LONG, |seen| {
+        failed_early(seen)?;
+        for region in ["ore", "nrt", "fra"] {
+            if !order.iter().any(|known| known == region) && seen.stage(region) == "Passed" {
+                order.push(region.to_owned());
+            }
+        }
+        if let Some((region, stage)) = moments.get(killed).filter(|_| killed < kills)
+            && seen.stage(region) == *stage
+        {
+            fleet
+                .progress
+                .during("killing the operator (SIGKILL)", || fleet.kill_operator())?;
+            killed += 1;
+        }
+        Ok(seen.is("Promoted", "True"))
+    })?;
+    ensure!(
+        killed == kills,
+        "the operator was killed {killed} times, not {kills}"
+    );
+    ensure!(
+        order == ["ore", "nrt", "fra"],
+        "regions passed in the order {}",
+        order.join(", ")
+    );
+    ensure!(
+        seen.is("AllocatorVerified", "True"),
+        "AllocatorVerified is {:?}",
+        seen.condition("AllocatorVerified")
+    );
+    fleet.wait_for_condition("Promoted", policy.name)?;
+    let canary = seen.row("ore").context("no row for the canary")?;
+    ensure!(
+        canary["verdict"] == "Pass",
+        "the canary's verdict is {}",
+        canary["verdict"]
+    );
+    let ratio = |key: &str| {
+        canary[key]
+            .as_str()
+            .and_then(|text| text.parse::<f64>().ok())
+    };
+    let (own, control) = ratio("ratio")
+        .zip(ratio("controlRatio"))
+        .context("no ratios")?;
+    ensure!(
+        own / control < 0.7,
+        "the canary's ratio is {own} against {control}"
+    );
+    let outcome = format!(
+        "promoted; ratio {own:.2} against {control:.2}, change {}; operator killed {killed} times",
+        canary["change"].as_str().unwrap_or_default()
+    );
+    fleet.delete(policy.name, &before)?;
+    Ok(Ended {
+        title: "jemalloc",
+        seen,
+        outcome,
+    })
+}
+
+/// Story (b): mimalloc is worse for this workload and is rolled back exactly.
+pub fn exact_rollback(fleet: &Fleet) -> Result<Ended> {
+    let policy = Policy {
+        name: "trace-mimalloc",
+        class: "mimalloc",
+    };
+    let before = fleet.begin(
+        "mimalloc: worse than glibc here; rolled back exactly",
+        &policy,
+    )?;
+    let seen = fleet.follow(policy.name, "RolledBack=True", LONG, |seen| {
+        ensure!(
+            !seen.is("Promoted", "True"),
+            "a worse allocator was promoted"
+        );
+        Ok(seen.is("RolledBack", "True"))
+    })?;
+    let (_, reason, _) = seen
+        .condition("RolledBack")
+        .context("no condition RolledBack")?;
+    ensure!(
+        reason == "ExactRestore",
+        "RolledBack has the reason {reason}"
+    );
+    let canary = seen.row("ore").context("no row for the canary")?;
+    ensure!(
+        canary["verdict"] == "Fail",
+        "the canary's verdict is {}",
+        canary["verdict"]
+    );
+    let after = fleet.workloads()?;
+    for (region, was) in &before {
+        let is = after.get(region).context("a region went away")?;
+        ensure!(
+            is.replica_set == was.replica_set,
+            "{region}: {:?} runs instead of {:?}",
+            is.replica_set,
+            was.replica_set
+        );
+        ensure!(
+            is.template == was.template && is.annotations == was.annotations,
+            "{region} is not as before"
+        );
+        if region != "ore" {
+            ensure!(
+                is.generation == was.generation,
+                "{region} was written to: generation {} instead of {}",
+                is.generation,
+                was.generation
+            );
+        }
+    }
+    let outcome = format!(
+        "rolled back, {reason}: ReplicaSet {} again; change was {}",
+        after["ore"].replica_set.0,
+        canary["change"].as_str().unwrap_or_default()
+    );
+    fleet.delete(policy.name, &before)?;
+    Ok(Ended {
+        title: "mimalloc",
+        seen,
+        outcome,
+    })
+}
+
+/// Story (c): the image lacks the library, the loader goes on with glibc, the attempt is rolled back for want of proof.
+pub fn unloaded_library(fleet: &Fleet) -> Result<Ended> {
+    let policy = Policy {
+        name: "trace-absent",
+        class: "absent",
+    };
+    let before = fleet.begin("a library that the image lacks: never a pass", &policy)?;
+    let mut disproved = false;
+    let seen = fleet.follow(policy.name, "RolledBack=True", LONG, |seen| {
+        disproved |= seen.is("AllocatorVerified", "False") && seen.stage("ore") != "Pending";
+        ensure!(
+            seen.stage("ore") != "Passed",
+            "an allocator that did not load passed"
+        );
+        Ok(seen.is("RolledBack", "True"))
+    })?;
+    ensure!(disproved, "AllocatorVerified was never False");
+    let (status, reason, message) = seen
+        .condition("AllocatorVerified")
+        .context("no condition AllocatorVerified")?;
+    ensure!(
+        status == "False" && reason == "PreloadIgnored",
+        "AllocatorVerified={status} {reason}"
+    );
+    fleet.delete(policy.name, &before)?;
+    Ok(Ended {
+        title: "absent library",
+        seen,
+        outcome: format!("rolled back: {message}"),
+    })
+}
+
+/// Prometheus, then the API server of the canary are stopped in the middle of its bake; the attempt waits, says for whom
+/// and why, and goes on afterwards.
+pub fn outages(fleet: &Fleet) -> Result<Ended> {
+    let policy = Policy {
+        name: "trace-outages",
+        class: "jemalloc",
+    };
+    let before = fleet.begin(
+        "outages in the middle of a bake: wait, say for whom, go on",
+        &policy,
+    )?;
+    fleet.follow(policy.name, "the bake of ore", STEP, |seen| {
+        failed_early(seen)?;
+        Ok(seen.stage("ore") == "Baking" && seen.blocks("ore") >= 5)
+    })?;
+    fleet.progress.during("stopping Prometheus of ore", || {
+        fleet.lab.stop_prometheus("ore")
+    })?;
+    waits(fleet, &policy, "PrometheusUnreachable")?;
+    fleet.progress.during("starting Prometheus of ore", || {
+        fleet.lab.start_prometheus("ore")
+    })?;
+    fleet.follow(policy.name, "the bake to go on", STEP, |seen| {
+        failed_early(seen)?;
+        Ok(seen.is("RegionsReachable", "True"))
+    })?;
+    fleet
+        .progress
+        .during("stopping the API server of ore", || {
+            fleet.lab.stop_apiserver("ore")
+        })?;
+    waits(fleet, &policy, "SomeUnreachable")?;
+    fleet
+        .progress
+        .during("starting the API server of ore", || {
+            fleet.lab.start_apiserver("ore")
+        })?;
+    let seen = fleet.follow(policy.name, "the canary to pass", STEP, |seen| {
+        failed_early(seen)?;
+        Ok(seen.stage("ore") == "Passed")
+    })?;
+    fleet.delete(policy.name, &before)?;
+    Ok(Ended {
+        title: "outages",
+        seen,
+        outcome: "waited for Prometheus and for the API server of ore, then passed".to_owned(),
+    })
+}
+
+fn waits(fleet: &Fleet, policy: &Policy, reason: &str) -> Result<()> {
+    fleet.follow(policy.name, reason, Duration::from_mins(1), |seen| {
+        failed_early(seen)?;
+        let Some((status, now, message)) = seen.condition("RegionsReachable") else {
+            return Ok(false);
+        };
+        if status == "False" && now == reason {
+            ensure!(
+                message.contains("ore"),
+                "the message names no region: {message}"
+            );
+            return Ok(true);
+        }
+        Ok(false)
+    })?;
+    Ok(())
+}
