@@ -37,8 +37,7 @@ pub fn to_yaml(definition: &CustomResourceDefinition) -> Result<String, Manifest
     serde_saphyr::to_string(definition).map_err(|error| ManifestError(error.to_string()))
 }
 
-/// An optional field is one that may be absent. `null` is not a second way to say so: without `nullable` the API server
-/// drops it and applies the default.
+/// The definition as people read it and as an API server should take it.
 fn tidied(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
     for version in &mut definition.spec.versions {
         if let Some(schema) = version
@@ -46,26 +45,45 @@ fn tidied(mut definition: CustomResourceDefinition) -> CustomResourceDefinition 
             .as_mut()
             .and_then(|schema| schema.open_api_v3_schema.as_mut())
         {
-            drop_null(schema);
+            tidy(schema);
         }
     }
     definition
 }
 
-/// Removes `nullable` from a schema and everything below it.
-fn drop_null(schema: &mut JSONSchemaProps) {
+/// In a schema and everything below it:
+/// * an optional field is one that may be absent; `null` is not a second way to say so (without `nullable` the API server
+///   drops it and applies the default);
+/// * a description is one paragraph: it is wrapped by whoever shows it, not where its source line ended.
+fn tidy(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
+    schema.description = schema.description.take().map(|text| one_paragraph(&text));
     for property in schema
         .properties
         .iter_mut()
         .flat_map(|properties| properties.values_mut())
     {
-        drop_null(property);
+        tidy(property);
     }
     if let Some(JSONSchemaPropsOrArray::Schema(items)) = schema.items.as_mut() {
-        drop_null(items);
+        tidy(items);
     }
     if let Some(JSONSchemaPropsOrBool::Schema(values)) = schema.additional_properties.as_mut() {
-        drop_null(values);
+        tidy(values);
     }
+}
+
+/// Lines joined by spaces; an empty line still separates paragraphs.
+fn one_paragraph(text: &str) -> String {
+    let paragraphs: Vec<String> = text
+        .split("\n\n")
+        .map(|paragraph| {
+            paragraph
+                .lines()
+                .map(str::trim)
+                .collect::<Vec<_>>()
+                .join(" ")
+        })
+        .collect();
+    paragraphs.join("\n\n")
 }
