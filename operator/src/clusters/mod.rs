@@ -10,6 +10,7 @@ mod kubeconfig;
 mod kubeconfig_tests;
 mod link;
 mod path;
+mod prometheus;
 mod reader;
 mod secrets;
 mod writer;
@@ -28,11 +29,13 @@ pub use error::{Class, ClusterError, Refused, human};
 pub use gate::Health;
 pub use link::Limits;
 pub use path::ResourcePath;
+pub use prometheus::PrometheusLink;
 pub use reader::Reader;
 pub use secrets::{SecretValue, Secrets};
 pub use writer::{Deleted, Evicted, Writer};
 
 use link::Link;
+use prometheus::Prometheuses;
 
 /// How long a failure to connect stands for those who ask next, so that they do not queue for the same deadline.
 const FAILURE_STANDS: Duration = Duration::from_secs(1);
@@ -86,7 +89,9 @@ struct Entry {
 pub struct Clusters {
     hub_config: kube::Config,
     hub: Arc<Link>,
+    hub_uid: tokio::sync::OnceCell<ClusterUid>,
     secrets: Secrets,
+    prometheuses: Prometheuses,
     limits: Limits,
     entries: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Entry>>>>,
 }
@@ -100,7 +105,15 @@ impl Clusters {
     ) -> Result<Self, ClusterError> {
         let hub = Arc::new(Link::new(who("hub"), hub_config.clone(), limits)?);
         let secrets = Secrets::new(Reader::new(Arc::clone(&hub)), namespace);
-        Ok(Self { hub_config, hub, secrets, limits, entries: Mutex::default() })
+        Ok(Self {
+            hub_config,
+            hub,
+            hub_uid: tokio::sync::OnceCell::new(),
+            prometheuses: Prometheuses::new(secrets.clone(), limits.deadline),
+            secrets,
+            limits,
+            entries: Mutex::default(),
+        })
     }
 
     /// Reads of the hub.
@@ -118,9 +131,17 @@ impl Clusters {
         self.hub.gate.health()
     }
 
-    /// The uid of the hub.
+    /// The uid of the hub. The process lives in it, so that it is asked for once.
     pub async fn hub_uid(&self) -> Result<ClusterUid, ClusterError> {
-        identity(&self.hub_reader()).await
+        self.hub_uid.get_or_try_init(|| async { identity(&self.hub_reader()).await }).await.cloned()
+    }
+
+    /// The way to a region's Prometheus; nothing is asked of it yet.
+    pub async fn prometheus(
+        &self,
+        region: &AllocatorRegion,
+    ) -> Result<Arc<PrometheusLink>, ClusterError> {
+        self.prometheuses.of(region).await
     }
 
     /// The Secrets of the operator's namespace.
@@ -164,6 +185,8 @@ impl Clusters {
     pub fn retain(&self, names: &std::collections::BTreeSet<String>) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|name, _| names.contains(name));
+        drop(entries);
+        self.prometheuses.retain(names);
     }
 
     async fn refresh(

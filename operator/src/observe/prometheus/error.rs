@@ -60,7 +60,7 @@ pub enum PrometheusError {
         /// What is wrong with it.
         because: String,
     },
-    /// The region's settings, or a series of the plan, cannot be used as they stand.
+    /// A series of the plan cannot be asked of the region as things stand.
     #[error("region {region}: {refused}")]
     Refused {
         /// The region.
@@ -68,9 +68,9 @@ pub enum PrometheusError {
         /// What is refused.
         refused: Refused,
     },
-    /// A Secret that the region names could not be read.
-    #[error("{0}")]
-    Secret(#[source] ClusterError),
+    /// The region's Secrets or settings do not lead to its Prometheus.
+    #[error(transparent)]
+    Link(#[from] ClusterError),
 }
 
 impl PrometheusError {
@@ -86,7 +86,7 @@ impl PrometheusError {
             | Self::Query { lasting: true, .. }
             | Self::Answer { .. }
             | Self::Refused { .. } => Class::Invalid,
-            Self::Secret(cause) => cause.class(),
+            Self::Link(cause) => cause.class(),
         }
     }
 }

@@ -66,6 +66,9 @@ enum Part {
     Start,
 }
 
+/// Stretches of one line that are asked for side by side; the limiter of the Prometheus holds over all lines.
+const SIDE_BY_SIDE: usize = 4;
+
 /// How a query is evaluated.
 #[derive(Clone, Copy)]
 enum Form {
@@ -81,7 +84,7 @@ pub async fn look(prometheus: &Prometheus, ask: &Ask<'_>) -> Result<Metrics, Pro
         return Ok(Metrics::default());
     }
     let lines = lines(ask).map_err(|refused| PrometheusError::Refused {
-        region: prometheus.who().trim_start_matches("Prometheus of region ").to_owned(),
+        region: prometheus.region().to_owned(),
         refused,
     })?;
     let deadline = prometheus.limits().look_deadline;
@@ -223,7 +226,7 @@ async fn read(
     }
     let older = iter(cuts)
         .map(|(start, end)| stretch(prometheus, line, start, end))
-        .buffer_unordered(limits.in_flight.max(1));
+        .buffer_unordered(SIDE_BY_SIDE);
     let mut all = Joined::new(prometheus.who(), limits.most);
     all.add(newest)?;
     let all = older.try_fold(all, async |mut all, part| all.add(part).map(|()| all)).await?;

@@ -3,7 +3,6 @@
 
 mod answer;
 mod client;
-mod connect;
 mod error;
 mod look;
 #[cfg(test)]
@@ -12,6 +11,5 @@ mod merge;
 mod promql;
 
 pub use client::{Limits, Prometheus};
-pub use connect::Prometheuses;
 pub use error::PrometheusError;
 pub use look::{Ask, look};

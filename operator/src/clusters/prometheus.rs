@@ -1,7 +1,7 @@
 //! Takes regions, gives the one client of each region's Prometheus; made anew when the region or a Secret that it names
 //! changes. Never sends a credential in the open or to where a redirect points.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,19 +9,44 @@ use base64::Engine as _;
 use heapfleet_crds::{AllocatorRegion, PrometheusAccess, PrometheusAuth, SecretKeyRef};
 use kube::ResourceExt as _;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use tokio::sync::Semaphore;
 
-use super::client::{Limits, Prometheus};
-use super::error::PrometheusError;
-use crate::clusters::{Refused, SecretValue, Secrets};
+use super::error::{ClusterError, Refused};
+use super::secrets::{SecretValue, Secrets};
 
+/// Queries in flight to one Prometheus.
+const IN_FLIGHT: usize = 4;
 /// How old a look at the Secrets may be.
 const RECHECK: Duration = Duration::from_secs(10);
 
-/// The Prometheus of every region.
+/// The way to the Prometheus of one region.
+pub struct PrometheusLink {
+    /// How people call it.
+    pub who: String,
+    /// The region.
+    pub region: String,
+    /// Its address, without `/api/v1`.
+    pub url: String,
+    /// A client with credentials, authorities and timeouts of this Prometheus alone.
+    pub http: reqwest::Client,
+    /// So many queries may be in flight.
+    pub slots: Semaphore,
+    /// How long one query may take.
+    pub deadline: Duration,
+}
+
+// The client may hold credentials.
+impl std::fmt::Debug for PrometheusLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PrometheusLink").field("who", &self.who).finish_non_exhaustive()
+    }
+}
+
+/// The ways to the Prometheus of every region.
 #[derive(Debug)]
-pub struct Prometheuses {
+pub(super) struct Prometheuses {
     secrets: Secrets,
-    limits: Limits,
+    deadline: Duration,
     entries: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Entry>>>>,
 }
 
@@ -30,17 +55,20 @@ struct Entry {
     spec: String,
     versions: String,
     checked: Option<Instant>,
-    client: Option<Arc<Prometheus>>,
+    link: Option<Arc<PrometheusLink>>,
 }
 
 impl Prometheuses {
     /// A registry whose Secrets are read through `secrets`.
-    pub fn new(secrets: Secrets, limits: Limits) -> Self {
-        Self { secrets, limits, entries: Mutex::default() }
+    pub(super) fn new(secrets: Secrets, deadline: Duration) -> Self {
+        Self { secrets, deadline, entries: Mutex::default() }
     }
 
     /// The Prometheus of a region. Nothing is asked of it yet.
-    pub async fn of(&self, region: &AllocatorRegion) -> Result<Arc<Prometheus>, PrometheusError> {
+    pub(super) async fn of(
+        &self,
+        region: &AllocatorRegion,
+    ) -> Result<Arc<PrometheusLink>, ClusterError> {
         let name = region.name_any();
         let entry = {
             let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
@@ -50,26 +78,29 @@ impl Prometheuses {
         let spec = serde_json::to_string(access).unwrap_or_default();
         let mut entry = entry.lock().await;
         let fresh = entry.checked.is_some_and(|at| at.elapsed() < RECHECK) && entry.spec == spec;
-        if let (Some(client), true) = (&entry.client, fresh) {
-            return Ok(Arc::clone(client));
+        if let (Some(link), true) = (&entry.link, fresh) {
+            return Ok(Arc::clone(link));
         }
         let secret = read(&name, access, &self.secrets).await?;
         let versions = secret.versions();
-        let client = match &entry.client {
-            Some(client) if entry.spec == spec && entry.versions == versions => Arc::clone(client),
-            Some(_) | None => {
-                let http = http_client(access, &secret, self.limits)
-                    .map_err(|refused| PrometheusError::Refused { region: name.clone(), refused })?;
-                let who = format!("Prometheus of region {name}");
-                Arc::new(Prometheus::new(who, http, &access.url, self.limits)?)
-            }
+        let link = match &entry.link {
+            Some(link) if entry.spec == spec && entry.versions == versions => Arc::clone(link),
+            Some(_) | None => Arc::new(PrometheusLink {
+                who: format!("Prometheus of region {name}"),
+                url: access.url.clone(),
+                http: http_client(access, &secret, self.deadline)
+                    .map_err(|refused| ClusterError::Refused { region: name.clone(), refused })?,
+                region: name,
+                slots: Semaphore::new(IN_FLIGHT),
+                deadline: self.deadline,
+            }),
         };
-        *entry = Entry { spec, versions, checked: Some(Instant::now()), client: Some(Arc::clone(&client)) };
-        Ok(client)
+        *entry = Entry { spec, versions, checked: Some(Instant::now()), link: Some(Arc::clone(&link)) };
+        Ok(link)
     }
 
     /// Drops the clients of regions that are not among `names` any more.
-    pub fn retain(&self, names: &std::collections::BTreeSet<String>) {
+    pub(super) fn retain(&self, names: &BTreeSet<String>) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|name, _| names.contains(name));
     }
@@ -97,9 +128,9 @@ async fn read(
     region: &str,
     access: &PrometheusAccess,
     secrets: &Secrets,
-) -> Result<Secret, PrometheusError> {
+) -> Result<Secret, ClusterError> {
     let value = async |field: &str, reference: &SecretKeyRef| {
-        secrets.value(region, field, reference).await.map_err(PrometheusError::Secret)
+        secrets.value(region, field, reference).await
     };
     let mut out = Secret::default();
     if let Some(reference) = &access.ca_secret_ref {
@@ -128,12 +159,12 @@ async fn read(
 fn http_client(
     access: &PrometheusAccess,
     secret: &Secret,
-    limits: Limits,
+    deadline: Duration,
 ) -> Result<reqwest::Client, Refused> {
     let encrypted = access.url.starts_with("https://");
     let builder = reqwest::Client::builder()
-        .timeout(limits.deadline)
-        .connect_timeout(limits.deadline)
+        .timeout(deadline)
+        .connect_timeout(deadline)
         .redirect(reqwest::redirect::Policy::none())
         .no_proxy()
         .https_only(encrypted)
