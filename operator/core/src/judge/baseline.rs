@@ -10,7 +10,7 @@ use super::constants as k;
 use super::difference::{arm_mean, control_mean};
 use super::noise;
 use super::num;
-use super::panel::{Panel, Point};
+use super::panel::{Panel, PanelPod, Point};
 use super::rule::Rule;
 use super::settings::Identity;
 use super::track::Window;
@@ -126,8 +126,24 @@ fn least_squares(rows: &[Vec<f64>], y: &[f64]) -> Option<Vec<f64>> {
 /// One arm's baseline, centred per process.
 struct Centred {
     panel: Panel,
-    centre: Centre,
+    /// Without identity: the arm's own value in each column, else nothing.
+    arm: Vec<Option<f64>>,
+    /// With identity: each pod's centre.
+    pods: BTreeMap<String, f64>,
     lottery: (f64, f64),
+}
+
+impl Centred {
+    /// What later values are compared with; an arm by its mean over the accepted columns.
+    fn centre(&self, identity: Identity, accepted: &[usize]) -> Centre {
+        if identity == Identity::Stable {
+            return Centre::Pods(self.pods.clone());
+        }
+        let at = |i: &usize| self.arm.get(*i).copied().flatten();
+        Centre::Arm(num::mean(
+            &accepted.iter().filter_map(at).collect::<Vec<_>>(),
+        ))
+    }
 }
 
 /// The values of one process of a pod.
@@ -154,88 +170,89 @@ fn processes(points: &[Point], least: usize) -> Vec<Process<'_>> {
         .collect()
 }
 
+/// A pod's values, each less the mean of its process where `shift` says so.
+fn values(pod: &PanelPod, runs: &[Process<'_>], shift: bool) -> PanelPod {
+    let of = |r: &Process<'_>, p: &Point| Point {
+        y: if shift { p.y - r.mean } else { p.y },
+        ..*p
+    };
+    let points = runs
+        .iter()
+        .flat_map(|r| r.points.iter().map(move |p| of(r, p)))
+        .collect();
+    PanelPod {
+        name: pod.name.clone(),
+        points,
+    }
+}
+
+/// Mean of a pod's processes; short ones weigh less (§5).
+fn own_mean(runs: &[Process<'_>], least: usize) -> Option<f64> {
+    let weight = |r: &Process<'_>| {
+        let m = num::real(r.points.len());
+        m / (m + 3.0 * num::real(least))
+    };
+    let total: f64 = runs.iter().map(weight).sum();
+    (total > 0.0).then(|| runs.iter().map(|r| weight(r) * r.mean).sum::<f64>() / total)
+}
+
+/// Centres one arm's baseline per process and sums up what its restarts drew.
 fn centre(panel: &Panel, identity: Identity, least: usize, window: Window) -> Centred {
-    let mut centred = Panel {
-        region: panel.region.clone(),
-        pods: Vec::new(),
-    };
-    let mut kept = Panel {
-        region: panel.region.clone(),
-        pods: Vec::new(),
-    };
-    let mut pods = BTreeMap::new();
-    let (mut sum, mut df) = (0.0, 0.0);
-    let all: Vec<_> = panel
+    let all: Vec<(&PanelPod, Vec<Process<'_>>)> = panel
         .pods
         .iter()
         .map(|p| (p, processes(&p.points, least)))
         .collect();
-    for (pod, runs) in &all {
-        let points = |shift: bool| -> Vec<Point> {
-            runs.iter()
-                .flat_map(|r| {
-                    r.points.iter().map(move |p| Point {
-                        y: if shift { p.y - r.mean } else { p.y },
-                        ..**p
-                    })
-                })
-                .collect()
-        };
-        centred.pods.push(super::panel::PanelPod {
-            name: pod.name.clone(),
-            points: points(true),
-        });
-        kept.pods.push(super::panel::PanelPod {
-            name: pod.name.clone(),
-            points: points(false),
-        });
-        let weight = |r: &Process<'_>| {
-            let m = num::real(r.points.len());
-            m / (m + 3.0 * num::real(least))
-        };
-        let total: f64 = runs.iter().map(weight).sum();
-        if total > 0.0 {
-            let mean = runs.iter().map(|r| weight(r) * r.mean).sum::<f64>() / total;
-            pods.insert(pod.name.clone(), mean);
-        }
-        if identity == Identity::Stable && runs.len() > 1 {
-            let means: Vec<f64> = runs.iter().map(|r| r.mean).collect();
-            let df_pod = num::real(means.len() - 1);
-            sum += 2.0 * num::variance(&means).unwrap_or(0.0) * df_pod;
-            df += df_pod;
-        }
-    }
+    let build = |shift: bool| Panel {
+        region: panel.region.clone(),
+        pods: all
+            .iter()
+            .map(|(pod, runs)| values(pod, runs, shift))
+            .collect(),
+    };
+    let (mut sum, mut df) = (0.0, 0.0);
     if identity == Identity::Stable {
+        let mut pods = BTreeMap::new();
+        for (pod, runs) in &all {
+            if let Some(mean) = own_mean(runs, least) {
+                pods.insert(pod.name.clone(), mean);
+            }
+            let means: Vec<f64> = runs.iter().map(|r| r.mean).collect();
+            if let Some(v) = num::variance(&means) {
+                let own = num::real(means.len() - 1);
+                sum += 2.0 * v * own;
+                df += own;
+            }
+        }
         return Centred {
-            panel: centred,
-            centre: Centre::Pods(pods),
+            panel: build(true),
+            arm: Vec::new(),
+            pods,
             lottery: (sum, df),
         };
     }
-    let arm: Vec<Option<f64>> = kept
+    let arm: Vec<Option<f64>> = build(false)
         .columns(window, |_| true)
         .iter()
-        .map(|values| arm_mean(values))
+        .map(|v| arm_mean(v))
         .collect();
-    let values: Vec<f64> = arm.iter().flatten().copied().collect();
     let mut draws = 0_usize;
     for run in all.iter().flat_map(|(_, runs)| runs) {
-        let same: Vec<f64> = run
-            .points
-            .iter()
-            .filter_map(|p| {
-                window
-                    .place(p.column)
-                    .and_then(|i| arm.get(i).copied().flatten())
-            })
-            .collect();
+        let at = |p: &&Point| {
+            window
+                .place(p.column)
+                .and_then(|i| arm.get(i).copied().flatten())
+        };
+        let same: Vec<f64> = run.points.iter().filter_map(at).collect();
         sum += 2.0 * (run.mean - num::mean(&same)).powi(2);
         draws += 1;
     }
+    let lottery = (sum, num::real(draws.saturating_sub(1)));
     Centred {
-        panel: centred,
-        centre: Centre::Arm(num::mean(&values)),
-        lottery: (sum, num::real(draws.saturating_sub(1))),
+        panel: build(true),
+        arm,
+        pods: BTreeMap::new(),
+        lottery,
     }
 }
 
@@ -270,7 +287,7 @@ pub fn freeze(rule: &Rule, before: &Before<'_>) -> Option<FrozenMetric> {
         .zip(before.quorum)
         .map(|(c, quorum)| c.panel.means(before.window, quorum))
         .collect();
-    let (mut d, mut times) = (Vec::new(), Vec::new());
+    let (mut d, mut times, mut accepted) = (Vec::new(), Vec::new(), Vec::new());
     for (i, t) in before.times.iter().enumerate() {
         let mut column = means.iter().map(|m| m.get(i).copied().flatten());
         let canary = column.next().flatten();
@@ -278,6 +295,7 @@ pub fn freeze(rule: &Rule, before: &Before<'_>) -> Option<FrozenMetric> {
         if let (Some(c), Some(k)) = (canary, control) {
             d.push(c - k);
             times.push(*t);
+            accepted.push(i);
         }
     }
     if d.len() < before.least.max(1) {
@@ -314,8 +332,8 @@ pub fn freeze(rule: &Rule, before: &Before<'_>) -> Option<FrozenMetric> {
         accepted: d.len(),
         profile,
         centres: centred
-            .into_iter()
-            .map(|c| (c.panel.region.clone(), c.centre))
+            .iter()
+            .map(|c| (c.panel.region.clone(), c.centre(before.identity, &accepted)))
             .collect(),
         lottery,
     })

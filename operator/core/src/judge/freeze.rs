@@ -14,17 +14,12 @@ use super::panel::Panel;
 use super::period::{self, Period};
 use super::rule::{self, Rule};
 use super::settings::Settings;
-use super::track::{Grid, Window};
+use super::track::{Grid, Track, Window};
 
 /// The window clipped to where all arms have samples.
 fn clipped(period: &Period<'_>) -> Window {
-    let first = |arm: &period::ArmView<'_>| {
-        arm.tracks
-            .iter()
-            .filter_map(|t| t.life())
-            .map(|l| l.0)
-            .min()
-    };
+    let first =
+        |arm: &period::ArmView<'_>| arm.tracks.iter().filter_map(Track::life).map(|l| l.0).min();
     let from = period
         .arms
         .iter()

@@ -5,25 +5,6 @@ use super::constants as k;
 use super::num;
 use super::outcome::Code;
 
-/// The order in which closed gates are reported.
-pub const ORDER: [Code; 15] = [
-    Code::NoCanaryData,
-    Code::NoControlData,
-    Code::StaleData,
-    Code::StuckExporter,
-    Code::LowCoverage,
-    Code::PopulationChanged,
-    Code::NoBaseline,
-    Code::VersionMismatch,
-    Code::AllocatorUnverified,
-    Code::CacheNotFull,
-    Code::NotEvicting,
-    Code::LoadUnsteady,
-    Code::TooFewSamples,
-    Code::ChurnParity,
-    Code::ChurnUnknown,
-];
-
 /// Is a cache full now, given whether it was?
 pub fn is_full(fill: f64, was: bool) -> bool {
     fill >= if was { k::NOT_FULL } else { k::FULL }
@@ -120,26 +101,30 @@ pub fn closed(facts: &Facts) -> Vec<Code> {
         .is_some_and(|l| (1.0 / k::LOAD..=k::LOAD).contains(&l));
     let churn = facts.churn.closed();
     let stale = num::real_signed(k::STALE);
-    let is_closed = |code: &Code| match code {
-        Code::NoCanaryData => !facts.canary.reported,
-        Code::NoControlData => {
-            facts.controls.is_empty() || facts.controls.iter().any(|a| !a.reported)
-        }
-        Code::StaleData => any(&|a| a.age_blocks > stale),
-        Code::StuckExporter => {
-            any(&|a| num::real(a.stuck) > k::STUCK_SHARE * num::real(a.expected.max(1)))
-        }
-        Code::LowCoverage => any(&|a| a.reported && a.pods < quorum(a.expected)),
-        Code::PopulationChanged => any(&|a| a.population_changed),
-        Code::NoBaseline => !facts.baseline,
-        Code::VersionMismatch => mixed,
-        Code::AllocatorUnverified => any(&|a| !a.verified),
-        Code::CacheNotFull => any(&|a| !a.full),
-        Code::NotEvicting => any(&|a| !a.evicting),
-        Code::LoadUnsteady => !load,
-        Code::TooFewSamples => facts.blocks < 3,
-        Code::ChurnParity | Code::ChurnUnknown => churn == Some(*code),
-        _ => false,
-    };
-    ORDER.into_iter().filter(is_closed).collect()
+    let too_many =
+        |a: &ArmFacts| num::real(a.stuck) > k::STUCK_SHARE * num::real(a.expected.max(1));
+    let no_control = facts.controls.is_empty() || facts.controls.iter().any(|a| !a.reported);
+    [
+        (!facts.canary.reported, Code::NoCanaryData),
+        (no_control, Code::NoControlData),
+        (any(&|a| a.age_blocks > stale), Code::StaleData),
+        (any(&too_many), Code::StuckExporter),
+        (
+            any(&|a| a.reported && a.pods < quorum(a.expected)),
+            Code::LowCoverage,
+        ),
+        (any(&|a| a.population_changed), Code::PopulationChanged),
+        (!facts.baseline, Code::NoBaseline),
+        (mixed, Code::VersionMismatch),
+        (any(&|a| !a.verified), Code::AllocatorUnverified),
+        (any(&|a| !a.full), Code::CacheNotFull),
+        (any(&|a| !a.evicting), Code::NotEvicting),
+        (!load, Code::LoadUnsteady),
+        (facts.blocks < 3, Code::TooFewSamples),
+        (churn.is_some(), churn.unwrap_or(Code::ChurnParity)),
+    ]
+    .into_iter()
+    .filter(|(shut, _)| *shut)
+    .map(|(_, code)| code)
+    .collect()
 }

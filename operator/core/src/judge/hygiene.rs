@@ -101,17 +101,14 @@ pub fn increase(values: impl IntoIterator<Item = f64>) -> Increase {
 /// For each finite sample, in order: its time, and whether the value has stood still for at least `hold`
 /// milliseconds then.
 pub fn stuck_flags(samples: &[(i64, f64)], hold: i64) -> Vec<(i64, bool)> {
-    let mut since: Option<(i64, f64)> = None;
+    let mut standing: Option<(i64, f64)> = None;
     let mut out = Vec::with_capacity(samples.len());
     for &(t, v) in samples.iter().filter(|(_, v)| v.is_finite()) {
-        let from = match since {
-            Some((from, held)) if held.total_cmp(&v).is_eq() => from,
-            _ => {
-                since = Some((t, v));
-                t
-            }
-        };
-        out.push((t, t.saturating_sub(from) >= hold));
+        let (since, value) = standing
+            .filter(|(_, last)| last.total_cmp(&v).is_eq())
+            .unwrap_or((t, v));
+        standing = Some((since, value));
+        out.push((t, t.saturating_sub(since) >= hold));
     }
     out
 }

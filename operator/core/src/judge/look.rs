@@ -542,7 +542,7 @@ fn is_final(
             let metric = runs
                 .iter()
                 .find(|(r, _)| Some(r.name.as_str()) == about)
-                .or(runs.first());
+                .or_else(|| runs.first());
             let last = metric.and_then(|(r, run)| {
                 let last = *run.as_ref()?.columns.last()?;
                 let blocks = if r.name == "peak" { k::WINDOW } else { 1 };

@@ -215,9 +215,9 @@ pub struct Numbers {
     pub b: f64,
     /// B needed for a Fail.
     pub b_needed: f64,
-    /// B_N against the margin.
+    /// `B_N` against the margin.
     pub b_n: f64,
-    /// B_N needed for a Pass.
+    /// `B_N` needed for a Pass.
     pub b_n_needed: f64,
     /// Accepted blocks (windows for the peak).
     pub blocks: usize,

@@ -173,7 +173,7 @@ impl Rule {
         }
     }
 
-    /// B_N needed for a promotion at the given error.
+    /// `B_N` needed for a promotion at the given error.
     pub fn promote_needed(alpha: f64) -> f64 {
         quantile(1.0 - alpha / 2.0)
     }

@@ -46,17 +46,16 @@ impl Look {
                 .iter()
                 .find(|n| name.is_none_or(|name| n.metric == name))
         };
-        match self.reason.code {
-            Code::Underpowered => of(self.reason.about.as_deref())
-                .map(|n| format!("the evidence is {:.1} of {:.1}", n.b_n, n.b_n_needed)),
-            Code::NoGain => of(None).map(|n| {
-                format!(
-                    "the change lies between {} and {}",
-                    percent(n.lower),
-                    percent(n.upper)
-                )
-            }),
-            _ => None,
+        let code = self.reason.code;
+        if code == Code::Underpowered {
+            let n = of(self.reason.about.as_deref())?;
+            return Some(format!(
+                "the evidence is {:.1} of {:.1}",
+                n.b_n, n.b_n_needed
+            ));
         }
+        let n = of(None).filter(|n| code == Code::NoGain && n.blocks > 0)?;
+        let (low, high) = (percent(n.lower), percent(n.upper));
+        Some(format!("the change lies between {low} and {high}"))
     }
 }

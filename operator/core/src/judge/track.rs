@@ -194,9 +194,8 @@ pub fn track(pod: &Pod, grid: Grid, window: Window, demands: &Demands) -> Track 
         rest = later;
         let (flagged, later) = flags.split_at(flags.partition_point(|(t, _)| *t < end));
         flags = later;
-        if let Some(cell) = walk.cell(&facts, at, here, flagged)
-            && at >= window.from
-        {
+        let cell = walk.cell(&facts, at, here, flagged);
+        if at >= window.from {
             cells.push(cell);
         }
     }
@@ -253,7 +252,7 @@ impl Walk {
         at: i64,
         paired: &[hygiene::Paired],
         stuck: &[(i64, bool)],
-    ) -> Option<Cell> {
+    ) -> Cell {
         let (start, end) = (facts.grid.start(at), facts.grid.start(at + 1));
         let begun = facts.starts.partition_point(|s| *s < end);
         if begun != self.incarnation {
@@ -282,7 +281,7 @@ impl Walk {
         let cache: Vec<f64> = paired.iter().map(|p| p.2).collect();
         let cache = num::mean(&cache);
         let full = self.fill(facts, at, &moving, cache);
-        let evicting = !facts.demands.evictions || self.evicted(facts, end) > 0.0;
+        let evicting = !facts.demands.evictions || Self::evicted(facts, end) > 0.0;
         let lack = if !block.valid && moving.len() < paired.len() {
             Some(Lack::Stuck)
         } else if !block.valid {
@@ -298,7 +297,7 @@ impl Walk {
         } else {
             None
         };
-        Some(Cell {
+        Cell {
             block: at,
             incarnation: u32::try_from(begun).unwrap_or(u32::MAX),
             lack,
@@ -308,7 +307,7 @@ impl Walk {
             cache,
             load: rate(facts.requests, start, end),
             turnovers: self.turnovers(facts, end),
-        })
+        }
     }
 
     /// Steps through the block's samples; was the cache full at all of them?
@@ -359,13 +358,13 @@ impl Walk {
         });
         self.full = large && flat;
         if self.full {
-            self.first_full.get_or_insert(facts.grid.start(at));
+            self.first_full.get_or_insert_with(|| facts.grid.start(at));
         }
         self.full
     }
 
     /// Bytes evicted over the evicting window that ends at `end`.
-    fn evicted(&self, facts: &Facts<'_>, end: i64) -> f64 {
+    fn evicted(facts: &Facts<'_>, end: i64) -> f64 {
         let from = end.saturating_sub(k::EVICTING * facts.grid.block_ms);
         let last = counter_at(facts.evictions, end - 1);
         let first = counter_at(facts.evictions, from - 1)

@@ -29,7 +29,7 @@ pub struct Weighed {
     pub log_e: f64,
     /// B against the tolerance.
     pub line: f64,
-    /// B_N against the margin.
+    /// `B_N` against the margin.
     pub line_promote: f64,
     /// R1 to R3 hold.
     pub crosses: bool,
@@ -39,7 +39,7 @@ pub struct Weighed {
     pub recent_above: bool,
     /// P3 of the ratio, from two blocks on.
     pub trend: Option<Trend>,
-    /// B_N against the gain asked for (P5).
+    /// `B_N` against the gain asked for (P5).
     pub line_gain: f64,
 }
 

@@ -73,7 +73,7 @@ pub(crate) fn look(input: &Fields<'_>, defaults: &Defaults) -> Result<Json, Stri
     let (verdict, reason) = verdict::decide(&case);
     let mut out = json!({
         "verdict": verdict.as_str(), "reason": reason.to_string(), "metrics": Json::Object(shown)});
-    if verdict == Verdict::Inconclusive && reason.code != Code::SinglePodOutlier {
+    if verdict == Verdict::Inconclusive {
         let most = input.count_or("max_bake_blocks", defaults.max_bake)?;
         out["final"] = json!(bake_blocks >= most);
     }
