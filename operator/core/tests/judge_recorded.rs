@@ -23,7 +23,10 @@ fn bake(settings: &Settings, recording: &Recording, factor: f64) -> Vec<Look> {
 }
 
 fn baseline(settings: &Settings, recording: &Recording) -> Frozen {
-    let input = LookInput { change: None, ..recording.input(CHANGE + 0.9, 1.0) };
+    let input = LookInput {
+        change: None,
+        ..recording.input(CHANGE + 0.9, 1.0)
+    };
     let look = look(settings, None, &input);
     assert_eq!(look.reason.code, Code::NotStarted, "{look:#?}");
     look.frozen.unwrap()
@@ -65,7 +68,11 @@ fn a_regression_of_twelve_percent_and_more_fails() {
         let last = looks.last().unwrap();
         assert_eq!(last.verdict, Verdict::Fail, "{factor} {}", last.sentence());
         assert_eq!(last.reason.to_string(), "Regression:ratio");
-        assert!(last.accepted <= 20, "{factor}: after {} blocks", last.accepted);
+        assert!(
+            last.accepted <= 20,
+            "{factor}: after {} blocks",
+            last.accepted
+        );
     }
 }
 

@@ -60,16 +60,26 @@ fn panel(pods: &[PodValues], region: &str, window: Window) -> Panel {
                 .zip(pod.y.iter().zip(&pod.inc))
                 .filter(|(column, _)| window.place(*column).is_some())
                 .filter_map(|(column, (y, inc))| {
-                    y.map(|y| Point { column, incarnation: *inc, y })
+                    y.map(|y| Point {
+                        column,
+                        incarnation: *inc,
+                        y,
+                    })
                 })
                 .collect(),
         })
         .collect();
-    Panel { region: region.to_owned(), pods }
+    Panel {
+        region: region.to_owned(),
+        pods,
+    }
 }
 
 fn near(got: f64, want: f64, what: &str) {
-    assert!((got - want).abs() <= 1e-9 + 1e-7 * want.abs(), "{what}: {got} {want}");
+    assert!(
+        (got - want).abs() <= 1e-9 + 1e-7 * want.abs(),
+        "{what}: {got} {want}"
+    );
 }
 
 #[test]
@@ -98,32 +108,48 @@ fn check(number: usize, case: &Case) {
             .collect()
     };
     let quorums = |w: Window| {
-        vec![vec![quorum(case.canary.len()); w.len()], vec![quorum(case.control.len()); w.len()]]
+        vec![
+            vec![quorum(case.canary.len()); w.len()],
+            vec![quorum(case.control.len()); w.len()],
+        ]
     };
-    let window = Window { from: 0, to: case.baseline };
-    let frozen = baseline::freeze(&rule, &Before {
-        canary: &panel(&case.canary, "c", window),
-        controls: &[panel(&case.control, "k", window)],
-        window,
-        quorum: &quorums(window),
-        times: &times(window),
-        seconds: case.block * f64::from(i32::try_from(case.baseline).unwrap()),
-        least: 12,
-        identity: Identity::Stable,
-    })
-    .unwrap();
-    for want in &case.looks {
-        let window = Window { from: case.baseline, to: case.baseline + want.upto + 1 };
-        let run = bake::run(&rule, &frozen, &After {
+    let window = Window {
+        from: 0,
+        to: case.baseline,
+    };
+    let frozen = baseline::freeze(
+        &rule,
+        &Before {
             canary: &panel(&case.canary, "c", window),
             controls: &[panel(&case.control, "k", window)],
             window,
             quorum: &quorums(window),
             times: &times(window),
-            open: &vec![true; window.len()],
+            seconds: case.block * f64::from(i32::try_from(case.baseline).unwrap()),
+            least: 12,
             identity: Identity::Stable,
-            min_gain: 0.0,
-        });
+        },
+    )
+    .unwrap();
+    for want in &case.looks {
+        let window = Window {
+            from: case.baseline,
+            to: case.baseline + want.upto + 1,
+        };
+        let run = bake::run(
+            &rule,
+            &frozen,
+            &After {
+                canary: &panel(&case.canary, "c", window),
+                controls: &[panel(&case.control, "k", window)],
+                window,
+                quorum: &quorums(window),
+                times: &times(window),
+                open: &vec![true; window.len()],
+                identity: Identity::Stable,
+                min_gain: 0.0,
+            },
+        );
         let at = format!("case {number}, {} blocks", want.blocks);
         assert_eq!(run.d.len(), want.blocks, "{at}");
         near(run.weighed.theta, want.theta, &at);
@@ -132,8 +158,16 @@ fn check(number: usize, case: &Case) {
         near(run.weighed.log_e, want.log_e, &at);
         near(run.weighed.line, want.line, &at);
         near(run.weighed.line_promote, want.promote, &at);
-        assert_eq!(run.weighed.crosses && run.weighed.survives, want.fail, "{at}");
-        assert_eq!(run.weighed.crosses && !run.weighed.survives, want.single, "{at}");
+        assert_eq!(
+            run.weighed.crosses && run.weighed.survives,
+            want.fail,
+            "{at}"
+        );
+        assert_eq!(
+            run.weighed.crosses && !run.weighed.survives,
+            want.single,
+            "{at}"
+        );
         if want.upto == case.looks.last().unwrap().upto {
             near(*run.d.last().unwrap(), case.d_last, &at);
         }

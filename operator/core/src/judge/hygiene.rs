@@ -41,7 +41,7 @@ pub struct Block {
 pub fn block(samples: &[Paired], start: i64, length: i64, expected: f64) -> Block {
     let mut out = Block::default();
     let mut kept: Vec<i64> = Vec::with_capacity(samples.len());
-    let (mut sum, mut peak) = (0.0, f64::NEG_INFINITY);
+    let (mut sum, mut peak, mut latest) = (0.0, f64::NEG_INFINITY, i64::MIN);
     for &(t, rss, cache) in samples {
         if t < start || t >= start.saturating_add(length) {
             out.dropped.outside += 1;
@@ -49,10 +49,11 @@ pub fn block(samples: &[Paired], start: i64, length: i64, expected: f64) -> Bloc
             out.dropped.nonfinite += 1;
         } else if rss <= 0.0 || cache <= 0.0 {
             out.dropped.nonpositive += 1;
-        } else if kept.last().is_some_and(|last| t <= *last) && kept.contains(&t) {
+        } else if t <= latest && kept.contains(&t) {
             out.dropped.duplicate += 1;
         } else {
             kept.push(t);
+            latest = latest.max(t);
             let y = (rss / cache).ln();
             sum += y;
             peak = peak.max(y);

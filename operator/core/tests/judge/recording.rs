@@ -37,7 +37,9 @@ impl Recording {
 
     fn read(zipped: &[u8]) -> Self {
         let mut text = String::new();
-        flate2::read::GzDecoder::new(zipped).read_to_string(&mut text).unwrap();
+        flate2::read::GzDecoder::new(zipped)
+            .read_to_string(&mut text)
+            .unwrap();
         let mut out: Vec<Process> = Vec::new();
         for line in text.lines() {
             let words: Vec<&str> = line.split(' ').collect();
@@ -55,7 +57,10 @@ impl Recording {
             let origin = f64::from(i32::try_from(ORIGIN_MS / 1000).unwrap());
             let pages: f64 = words[1].parse().unwrap();
             let cache: f64 = words[2].parse().unwrap();
-            out.last_mut().unwrap().samples.push((origin + at, 4096.0 * pages, cache));
+            out.last_mut()
+                .unwrap()
+                .samples
+                .push((origin + at, 4096.0 * pages, cache));
         }
         Self(out)
     }
@@ -87,7 +92,10 @@ impl Recording {
         LookInput {
             now,
             // The first eight seconds are left out as filling, as in the reference's run.
-            change: Some(Change { began: CHANGE, ended: CHANGE + 8.0 }),
+            change: Some(Change {
+                began: CHANGE,
+                ended: CHANGE + 8.0,
+            }),
             canary: arm("ore", true),
             controls: vec![arm("fra", false)],
         }
@@ -105,10 +113,18 @@ fn pod(p: &Process, now: f64, canary: bool, factor: f64) -> Pod {
         ready_at: Some(p.start),
         version: Some("v1".to_owned()),
         allocator: Proof {
-            seen: if canary && after { Seen::Target } else { Seen::Source },
+            seen: if canary && after {
+                Seen::Target
+            } else {
+                Seen::Source
+            },
             since: p.start,
         },
-        rss: Series::from(seen.iter().map(|(t, r, _)| (*t, factor * r)).collect::<Vec<_>>()),
+        rss: Series::from(
+            seen.iter()
+                .map(|(t, r, _)| (*t, factor * r))
+                .collect::<Vec<_>>(),
+        ),
         cache: Series::from(seen.iter().map(|(t, _, c)| (*t, *c)).collect::<Vec<_>>()),
         capacity: Capacity::Fixed(CAPACITY),
         // Not recorded: a bounded cache evicts as soon as it is full, here a capacity a minute.
@@ -131,7 +147,11 @@ pub(crate) fn settings(restart_noise: f64, min_bake: u32) -> Settings {
         min_bake_blocks: min_bake,
         restart_noise: Some(restart_noise),
         identity: Identity::None,
-        declared: Declared { capacity: true, evictions: true, ..Declared::default() },
+        declared: Declared {
+            capacity: true,
+            evictions: true,
+            ..Declared::default()
+        },
         ..Settings::default()
     }
 }
