@@ -9,6 +9,28 @@ use super::conditions::closed_set;
 closed_set! {
     /// Why a condition, a verdict or a refusal is what it is.
     Reason {
+        /// A regression stopped the attempt, which keeps what it did.
+        Frozen,
+        /// The class asks for a delivery that this version does not carry out.
+        DeliveryUnsupported,
+        /// A region's Prometheus does not answer.
+        PrometheusUnreachable,
+        /// No workload of the canary can be changed.
+        NoEligibleWorkloads,
+        /// The workload is being deleted, or is gone.
+        WorkloadDeleting,
+        /// The workload is another object than the one that was changed.
+        WorkloadRecreated,
+        /// Pods do not stay up.
+        CrashLoop,
+        /// Nothing is injected, hence there is nothing to prove.
+        NotInjected,
+        /// The time before the change is being read.
+        Baseline,
+        /// No statement is possible; the message says what is missing.
+        InsufficientData,
+        /// The data are good, the question is open; the message says why.
+        Inconclusive,
         /// Everything is done.
         RolloutComplete,
         /// Work is going on.
