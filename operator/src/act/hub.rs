@@ -15,9 +15,9 @@ pub(super) async fn add_finalizer(scene: &Scene<'_>, version: &str) -> Result<Ou
     if finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
         return Ok(Outcome::AlreadyDone);
     }
-    let patch = bodies::add_finalizer(version, finalizers.is_empty());
+    let operations = bodies::add_finalizer(version, finalizers.is_empty());
     let path = hub_path(scene.policy, "allocatorpolicies")?;
-    scene.hub.json_patch(&path, &patch, MANAGER).await?;
+    scene.hub.json_patch(&path, &operations, MANAGER).await?;
     Ok(Outcome::Applied)
 }
 
@@ -34,9 +34,9 @@ pub(super) async fn remove_finalizer(
     let Some(index) = ours else {
         return Ok(Outcome::AlreadyDone);
     };
-    let patch = bodies::remove_finalizer(version, index);
+    let operations = bodies::remove_finalizer(version, index);
     let path = hub_path(scene.policy, "allocatorpolicies")?;
-    match scene.hub.json_patch(&path, &patch, MANAGER).await {
+    match scene.hub.json_patch(&path, &operations, MANAGER).await {
         Ok(_) => Ok(Outcome::Applied),
         Err(ClusterError::NotFound { .. }) => Ok(Outcome::AlreadyDone),
         Err(error) => Err(error.into()),

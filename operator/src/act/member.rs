@@ -72,10 +72,10 @@ async fn change(
     writer: &Writer,
     namespace: &str,
     workload: &WorkloadId,
-    patch: &[Value],
+    operations: &[Value],
 ) -> Result<Outcome, ActError> {
     let path = ResourcePath::workload(namespace, workload)?;
-    let after = writer.json_patch(&path, patch, MANAGER).await?;
+    let after = writer.json_patch(&path, operations, MANAGER).await?;
     if let Some(entry) = bodies::own_entry(&after)
         && let Err(error) = writer
             .json_patch(&path, &bodies::disown(entry), MANAGER)

@@ -7,6 +7,7 @@ mod commit;
 mod error;
 mod hub;
 mod member;
+mod region;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +23,7 @@ use serde_json::Value;
 
 pub use commit::{Committed, commit};
 pub use error::ActError;
+pub use region::region;
 
 use crate::clusters::{Refused, ResourcePath, Writer};
 use crate::receipt::{Outcome, Receipt};

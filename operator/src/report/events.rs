@@ -54,18 +54,14 @@ impl Events {
         let all = decided.iter().cloned().chain(refused).take(PER_PASS);
         for event in all {
             let event = to_event(&event, attempt.cloned());
-            let sent = tokio::time::timeout(DEADLINE, self.recorder.publish(&event, policy)).await;
-            match sent {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => {
-                    metrics.event_failed();
-                    tracing::debug!(reason = event.reason, %error, "event not published");
-                }
-                Err(_) => {
-                    metrics.event_failed();
-                    tracing::debug!(reason = event.reason, "event not published in time");
-                }
-            }
+            let sending = self.recorder.publish(&event, policy);
+            let because = match tokio::time::timeout(DEADLINE, sending).await {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => error.to_string(),
+                Err(late) => late.to_string(),
+            };
+            metrics.event_failed();
+            tracing::debug!(reason = event.reason, because, "event not published");
         }
     }
 }

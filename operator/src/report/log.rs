@@ -106,15 +106,19 @@ pub(super) fn write(pass: &Pass<'_>) {
     {
         tracing::info!(policy, region, phase, decision, reason, "{message}");
     }
-    for receipt in pass.receipts {
-        if let (Some(class), Some(message)) = (receipt.outcome.class(), receipt.outcome.message()) {
-            tracing::debug!(
-                action = receipt.action,
-                object = receipt.object,
-                outcome = receipt.outcome.as_str(),
-                class = class.as_str(),
-                "{message}"
-            );
-        }
+    pass.receipts.iter().for_each(detail);
+}
+
+/// What went wrong, for those who look closer.
+fn detail(receipt: &Receipt) {
+    let Receipt {
+        action,
+        object,
+        outcome,
+        ..
+    } = receipt;
+    if let (Some(class), Some(message)) = (outcome.class(), outcome.message()) {
+        let (outcome, class) = (outcome.as_str(), class.as_str());
+        tracing::debug!(action, object, outcome, class, "{message}");
     }
 }

@@ -192,7 +192,7 @@ fn waves(
         assign(
             &mut waves,
             strategy.unassigned_regions,
-            region.clone(),
+            region,
             &unassigned,
             spec,
         )?;
@@ -203,7 +203,7 @@ fn waves(
 fn assign(
     waves: &mut Vec<crds::PlanWave>,
     how: crds::UnassignedRegions,
-    first: crds::DnsLabel,
+    first: &crds::DnsLabel,
     unassigned: &[crds::DnsLabel],
     spec: &crds::AllocatorPolicySpec,
 ) -> Result<(), Refusal> {

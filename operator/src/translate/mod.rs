@@ -3,6 +3,7 @@
 
 mod attempt;
 mod freeze;
+mod region;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ use kube::ResourceExt as _;
 
 pub use attempt::attempt;
 pub use freeze::freeze;
+pub use region::{ClusterLook, RegionLook, Trouble, region_status};
 pub use status::{policy_status, rollout_status};
 pub use thaw::thaw;
 pub use values::selector_text;

@@ -116,7 +116,7 @@ fn condition(stored: StoredCondition) -> meta::Condition {
 }
 
 /// Times in the API have whole seconds; a fraction would make every comparison with the stored status fail.
-fn whole_seconds(at: Timestamp) -> Timestamp {
+pub(super) fn whole_seconds(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
 
@@ -256,6 +256,6 @@ fn text(text: &str, longest: usize) -> Option<String> {
 }
 
 /// At most `longest` characters, which is how the schema counts.
-fn clip(text: &str, longest: usize) -> String {
+pub(super) fn clip(text: &str, longest: usize) -> String {
     text.chars().take(longest).collect()
 }

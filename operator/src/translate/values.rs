@@ -152,7 +152,7 @@ mod tests {
             Limit::Count(3)
         );
         assert_eq!(limit("x", &text("25%")).unwrap(), Limit::Percent(25));
-        assert_eq!(fraction("x", &"2.5%".into()).unwrap(), 0.025);
+        assert!((fraction("x", &"2.5%".into()).unwrap() - 0.025).abs() < 1e-12);
         for bad in [
             text("0%"),
             text("101%"),
