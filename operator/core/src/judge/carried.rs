@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::baseline::FrozenMetric;
+use super::baseline::{Centre, FrozenMetric};
 use super::constants::FROZEN_VERSION;
 use super::outcome::Reason;
+use super::settings::Identity;
 
 /// Frozen when the bake starts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,6 +63,16 @@ impl Frozen {
             .iter()
             .find(|m| m.metric == name)
             .filter(|m| m.is_sound())
+    }
+
+    /// Whether pods or arms are compared with themselves: what the ratio's centres hold.
+    pub fn identity(&self) -> Identity {
+        let arm = |m: &FrozenMetric| m.centres.values().any(|c| matches!(c, Centre::Arm(_)));
+        if self.metrics.first().is_some_and(arm) {
+            Identity::None
+        } else {
+            Identity::Stable
+        }
     }
 
     /// Can this be judged by?

@@ -158,5 +158,12 @@ pub const MEMORY_LIMIT_BLOCKS: usize = 3;
 
 /// Version of [`super::Frozen`].
 pub const FROZEN_VERSION: u32 = 1;
+/// How far stored and recomputed differences may lie apart: single precision of values about 1.
+pub const EVIDENCE_TOLERANCE: f64 = 1e-6;
+/// Blocks that may still change: late scrapes (§3.8).
+pub const EVIDENCE_YOUNG: usize = 2;
+/// Pods' centres over all metrics beyond which arms are compared instead of pods, so that the frozen baseline stays
+/// small.
+pub const MOST_CENTRES: usize = 600;
 /// Most bytes of evidence per region in judgement (reading 14).
 pub const EVIDENCE_BYTES: usize = 16 * 1024;

@@ -13,7 +13,7 @@ use super::num;
 use super::panel::Panel;
 use super::period::{self, Period};
 use super::rule::{self, Rule};
-use super::settings::Settings;
+use super::settings::{Identity, Settings};
 use super::track::{Grid, Track, Window};
 
 /// The window clipped to where all arms have samples.
@@ -101,6 +101,7 @@ struct Scene<'a, 'b> {
     window: Window,
     quorum: Vec<Vec<usize>>,
     seconds: f64,
+    identity: Identity,
 }
 
 impl Scene<'_, '_> {
@@ -125,7 +126,7 @@ impl Scene<'_, '_> {
                 times: &times,
                 seconds: self.seconds,
                 least,
-                identity: self.settings.identity,
+                identity: self.identity,
             },
         )
     }
@@ -171,7 +172,7 @@ impl Scene<'_, '_> {
                 times: &times,
                 seconds: self.seconds,
                 least: k::BASELINE_WINDOWS,
-                identity: self.settings.identity,
+                identity: self.identity,
             },
         )
     }
@@ -284,7 +285,14 @@ pub fn freeze(
         arm.changed.drain(..skip.min(arm.changed.len()));
     }
     period.window = clipped;
+    let rules = rule::rules(settings, k::SIGMA0_KNOWN);
+    let pods: usize = period.arms.iter().map(|a| a.tracks.len()).sum();
     let scene = Scene {
+        identity: if pods * rules.len() > k::MOST_CENTRES {
+            Identity::None
+        } else {
+            settings.identity
+        },
         settings,
         input,
         grid,
@@ -293,7 +301,6 @@ pub fn freeze(
         seconds: num::real(clipped.len()) * num::real_signed(grid.block_ms) / 1000.0,
         period: &period,
     };
-    let rules = rule::rules(settings, k::SIGMA0_KNOWN);
     let panels: Vec<Panel> = period
         .arms
         .iter()

@@ -19,7 +19,8 @@ use super::panel::Panel;
 use super::period::{self, Period};
 use super::preflight::{self, Preflight};
 use super::rule::{self, Rule};
-use super::settings::{GuardrailKind, Settings};
+use super::settings::{GuardrailKind, Identity, Settings};
+use super::stored::MetricEvidence;
 use super::track::{Grid, Window};
 use super::verdict::{self, Case, CountWeighed};
 
@@ -134,6 +135,7 @@ fn empty(settings: &Settings, input: &LookInput, frozen: Option<&Frozen>) -> Loo
         learned: None,
         frozen: frozen.cloned(),
         evidence_blocks: Vec::new(),
+        evidence: Vec::new(),
         next_look: input.now,
     }
 }
@@ -141,6 +143,8 @@ fn empty(settings: &Settings, input: &LookInput, frozen: Option<&Frozen>) -> Loo
 /// What stands in for undeclared series (reading 1).
 fn assumptions(settings: &Settings, frozen: Option<&Frozen>) -> Vec<Assumption> {
     let peak = frozen.is_none_or(|f| f.metric("peak").is_some());
+    let pooled = settings.identity == Identity::Stable
+        && frozen.is_some_and(|f| f.identity() == Identity::None);
     let latency = settings
         .guardrails
         .iter()
@@ -151,6 +155,7 @@ fn assumptions(settings: &Settings, frozen: Option<&Frozen>) -> Vec<Assumption> 
         (!settings.declared.requests, Assumption::LoadUnchecked),
         (!peak && !settings.declared.peak, Assumption::PeakUnchecked),
         (!latency, Assumption::LatencyUnguarded),
+        (pooled, Assumption::PodsPooled),
         (
             frozen.is_some_and(|f| f.cold),
             Assumption::RestartNoiseAssumed,
@@ -273,24 +278,20 @@ fn after(context: &Context<'_>, change: Change, frozen: Option<&Frozen>) -> Look
     look.counts = counts.into_iter().map(|(_, numbers)| numbers).collect();
     let ratio = runs.first().and_then(|(_, run)| run.as_ref());
     look.learned = ratio.map(|r| (r.pooled.0.sqrt(), r.pooled.1));
-    look.evidence_blocks = ratio
-        .map(|r| r.d.iter().map(|d| single(*d)).collect())
+    let kept = |(rule, run): &(Rule, Option<Run>)| {
+        run.as_ref().map(|run| MetricEvidence::of(&rule.name, run))
+    };
+    look.evidence = runs.iter().filter_map(kept).collect();
+    look.evidence_blocks = look
+        .evidence
+        .first()
+        .map(|e| e.d.clone())
         .unwrap_or_default();
     look.diagnosis = facts::span(context, &period, &blocks)
         .map(|s| diagnosis::diagnose(&s))
         .unwrap_or_default();
     look.preflight = frozen.and_then(|f| preflight_of(context, f, &period));
     look
-}
-
-/// A difference as it is stored.
-#[expect(
-    clippy::as_conversions,
-    clippy::cast_possible_truncation,
-    reason = "the evidence is stored in single precision"
-)]
-fn single(d: f64) -> f32 {
-    d as f32
 }
 
 /// A metric that could not be judged has no blocks.
@@ -319,6 +320,7 @@ fn metrics(
         let scene = Scene {
             context,
             period,
+            frozen,
             open,
         };
         let run = if rule.name == "peak" {
@@ -342,6 +344,7 @@ fn metrics(
 struct Scene<'a, 'b> {
     context: &'b Context<'a>,
     period: &'b Period<'a>,
+    frozen: &'b Frozen,
     open: &'b [bool],
 }
 
@@ -368,7 +371,7 @@ impl Scene<'_, '_> {
                 quorum,
                 times: &times,
                 open: self.open,
-                identity: self.context.settings.identity,
+                identity: self.frozen.identity(),
                 min_gain: self.context.settings.min_gain,
             },
         ))
@@ -438,7 +441,7 @@ impl Scene<'_, '_> {
                 quorum: &quorum,
                 times: &times,
                 open: &open,
-                identity: self.context.settings.identity,
+                identity: self.frozen.identity(),
                 min_gain: self.context.settings.min_gain,
             },
         ))

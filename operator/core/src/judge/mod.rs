@@ -13,7 +13,7 @@
 //! | [`guardrails`], [`counts`] | the owner's metrics (§9) |
 //! | [`verdict`] | the decision and the order of verdicts (§8, §10) |
 //! | [`diagnosis`], [`preflight`] | what the curves look like; what the arms can show (§11, §12) |
-//! | [`carried`] | what goes from look to look |
+//! | [`carried`], [`stored`] | what goes from look to look, and its bounded form |
 //! | [`look`](fn@look) | the sequence |
 
 pub mod bake;
@@ -41,6 +41,7 @@ pub mod preflight;
 pub mod rule;
 mod sentence;
 pub mod settings;
+pub mod stored;
 pub mod track;
 pub mod verdict;
 
@@ -57,3 +58,4 @@ pub use settings::{
     ControlRestart, ControlRuns, Declared, Guardrail, GuardrailKind, Identity, Settings,
     SettingsError,
 };
+pub use stored::{MetricEvidence, Stored, StoredError, agrees, restore, store};

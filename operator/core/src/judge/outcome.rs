@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::carried::Frozen;
 use super::diagnosis::Finding;
 use super::preflight::Preflight;
+use super::stored::MetricEvidence;
 
 /// The four verdicts, in the order in which they join (§10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -189,6 +190,8 @@ pub enum Assumption {
     PeakUnchecked,
     /// No latency is guarded.
     LatencyUnguarded,
+    /// So many pods that arms are compared with themselves instead of pods.
+    PodsPooled,
     /// The restart noise is the cold-start default.
     RestartNoiseAssumed,
 }
@@ -285,8 +288,11 @@ pub struct Look {
     pub learned: Option<(f64, f64)>,
     /// To be carried to the next look; `None` while the baseline does not suffice.
     pub frozen: Option<Frozen>,
-    /// The ratio's accepted differences, for the bounded evidence.
+    /// The ratio's accepted differences.
     pub evidence_blocks: Vec<f32>,
+    /// Every metric's accepted differences, for the bounded evidence (see [`super::stored`]).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<MetricEvidence>,
     /// When the next look is due, Unix seconds.
     pub next_look: f64,
 }
