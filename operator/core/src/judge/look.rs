@@ -3,26 +3,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::bake::{self, After, Run};
+use super::bake::Run;
 use super::carried::Frozen;
 use super::constants as k;
-use super::counts;
 use super::diagnosis;
 use super::evidence;
 use super::facts::{self, Barred};
 use super::freeze;
-use super::guardrails;
 use super::input::{Change, LookInput};
+use super::measure;
 use super::num;
-use super::outcome::{Assumption, Code, CountNumbers, Look, Numbers, Reason, Verdict};
-use super::panel::Panel;
+use super::outcome::{Assumption, Code, Look, Numbers, Reason, Verdict};
 use super::period::{self, Period};
 use super::preflight::{self, Preflight};
 use super::rule::{self, Rule};
 use super::settings::{GuardrailKind, Identity, Settings};
 use super::stored::MetricEvidence;
 use super::track::{Grid, Window};
-use super::verdict::{self, Case, CountWeighed};
+use super::verdict::{self, Case};
 
 /// What is the same for every step of one look.
 pub(super) struct Context<'a> {
@@ -46,16 +44,11 @@ pub fn look(settings: &Settings, frozen: Option<&Frozen>, input: &LookInput) -> 
     let Some(change) = input.change else {
         return before(&context);
     };
-    let own = match frozen {
-        Some(f) if f.is_sound() => Some(f.clone()),
-        Some(_) => None,
-        None => freeze::freeze(
-            settings,
-            input,
-            context.grid,
-            baseline_window(&context, change.began),
-        ),
-    };
+    let own = frozen.filter(|f| f.is_sound()).cloned().or_else(|| {
+        // Nothing frozen, or by another version: all of it can be had again from the time before the change.
+        let window = baseline_window(&context, change.began);
+        freeze::freeze(settings, input, context.grid, window)
+    });
     let failed = frozen.and_then(|f| f.failed.clone());
     let mut out = after(&context, change, own.as_ref());
     if let Some(reason) = failed {
@@ -245,10 +238,10 @@ fn after(context: &Context<'_>, change: Change, frozen: Option<&Frozen>) -> Look
     look.accepted = blocks.accepted();
     look.refused = blocks.refused();
     let runs = frozen
-        .map(|f| metrics(context, &period, f, &blocks.open))
+        .map(|f| measure::metrics(context, &period, f, &blocks.open))
         .unwrap_or_default();
     let counts = frozen
-        .map(|f| count_all(context, &period, f, &blocks))
+        .map(|f| measure::counts(context, &period, f, &blocks))
         .unwrap_or_default();
     let accepted = runs
         .first()
@@ -300,228 +293,6 @@ fn weighed(rule: &Rule, run: Option<&Run>) -> verdict::Weighed {
         || verdict::weigh(rule, &[], 1.0, 1.0, 0.0),
         |run| run.weighed.clone(),
     )
-}
-
-/// Every metric that the settings ask for; the peak only where its baseline is long enough or it is declared.
-fn metrics(
-    context: &Context<'_>,
-    period: &Period<'_>,
-    frozen: &Frozen,
-    open: &[bool],
-) -> Vec<(Rule, Option<Run>)> {
-    let mut out = Vec::new();
-    for rule in rule::rules(context.settings, frozen.sigma0) {
-        let Some(metric) = frozen.metric(&rule.name) else {
-            if rule.name != "peak" || context.settings.declared.peak {
-                out.push((rule, None));
-            }
-            continue;
-        };
-        let scene = Scene {
-            context,
-            period,
-            frozen,
-            open,
-        };
-        let run = if rule.name == "peak" {
-            scene.peak(&rule, metric)
-        } else if rule.name == "ratio" {
-            let panels: Vec<Panel> = period
-                .arms
-                .iter()
-                .map(|a| Panel::ratio(a.region(), &a.tracks))
-                .collect();
-            scene.blocks(&rule, metric, &panels, &period.quorum())
-        } else {
-            scene.guardrail(&rule, metric)
-        };
-        out.push((rule, run));
-    }
-    out
-}
-
-/// What the metrics of one look share.
-struct Scene<'a, 'b> {
-    context: &'b Context<'a>,
-    period: &'b Period<'a>,
-    frozen: &'b Frozen,
-    open: &'b [bool],
-}
-
-impl Scene<'_, '_> {
-    fn blocks(
-        &self,
-        rule: &Rule,
-        metric: &super::baseline::FrozenMetric,
-        panels: &[Panel],
-        quorum: &[Vec<usize>],
-    ) -> Option<Run> {
-        let (canary, controls) = panels.split_first()?;
-        let window = self.period.window;
-        let times: Vec<f64> = (window.from..window.to)
-            .map(|b| self.context.grid.middle(b))
-            .collect();
-        Some(bake::run(
-            rule,
-            metric,
-            &After {
-                canary,
-                controls,
-                window,
-                quorum,
-                times: &times,
-                open: self.open,
-                identity: self.frozen.identity(),
-                min_gain: self.context.settings.min_gain,
-            },
-        ))
-    }
-
-    fn guardrail(&self, rule: &Rule, metric: &super::baseline::FrozenMetric) -> Option<Run> {
-        let arms = std::iter::once(&self.context.input.canary).chain(&self.context.input.controls);
-        let (mut panels, mut quorum) = (Vec::new(), Vec::new());
-        for ((arm, view), pods) in arms.zip(&self.period.arms).zip(self.period.quorum()) {
-            let (panel, wide) = guardrails::panel(
-                &rule.name,
-                arm,
-                &view.tracks,
-                self.context.grid,
-                self.period.window,
-                self.open,
-            );
-            quorum.push(if wide { vec![1; pods.len()] } else { pods });
-            panels.push(panel);
-        }
-        self.blocks(rule, metric, &panels, &quorum)
-    }
-
-    fn peak(&self, rule: &Rule, metric: &super::baseline::FrozenMetric) -> Option<Run> {
-        let blocks = self.period.window;
-        let windows = (blocks.to - blocks.from).div_euclid(k::WINDOW);
-        let admitted = |b: i64| {
-            blocks
-                .place(b)
-                .and_then(|i| self.open.get(i).copied())
-                .unwrap_or(false)
-        };
-        let panels: Vec<Panel> = self
-            .period
-            .arms
-            .iter()
-            .map(|a| Panel::peak(a.region(), &a.tracks, blocks.from, admitted))
-            .collect();
-        let (canary, controls) = panels.split_first()?;
-        let quorum: Vec<Vec<usize>> = self
-            .period
-            .quorum()
-            .iter()
-            .map(|list| {
-                let step = num::span(0, k::WINDOW);
-                list.chunks_exact(step)
-                    .filter_map(|c| c.last().copied())
-                    .collect()
-            })
-            .collect();
-        let grid = self.context.grid;
-        let half = num::real_signed(k::WINDOW * grid.block_ms) / 2000.0;
-        let times: Vec<f64> = (0..windows)
-            .map(|w| num::real_signed(grid.start(blocks.from + w * k::WINDOW)) / 1000.0 + half)
-            .collect();
-        let open = vec![true; times.len()];
-        Some(bake::run(
-            rule,
-            metric,
-            &After {
-                canary,
-                controls,
-                window: Window {
-                    from: 0,
-                    to: windows,
-                },
-                quorum: &quorum,
-                times: &times,
-                open: &open,
-                identity: self.frozen.identity(),
-                min_gain: self.context.settings.min_gain,
-            },
-        ))
-    }
-}
-
-/// Every count (§9, reading 8).
-fn count_all(
-    context: &Context<'_>,
-    period: &Period<'_>,
-    frozen: &Frozen,
-    blocks: &facts::Blocks,
-) -> Vec<(CountWeighed, CountNumbers)> {
-    let open = blocks.open_blocks(period.window);
-    rule::count_rules(context.settings)
-        .into_iter()
-        .map(|rule| {
-            let found = count_one(context, frozen, &rule, &open);
-            let (weighed, numbers) = found.unwrap_or_default();
-            let needed = -rule.alpha.ln();
-            (
-                CountWeighed {
-                    name: rule.name.clone(),
-                    dry_run: rule.dry_run,
-                    log_e_needed: needed,
-                    ..weighed
-                },
-                CountNumbers {
-                    metric: rule.name.clone(),
-                    dry_run: rule.dry_run,
-                    ln_e_needed: needed,
-                    ..numbers
-                },
-            )
-        })
-        .collect()
-}
-
-fn count_one(
-    context: &Context<'_>,
-    frozen: &Frozen,
-    rule: &rule::CountRule,
-    open: &[i64],
-) -> Option<(CountWeighed, CountNumbers)> {
-    let baselines = frozen.counts.get(&rule.name)?;
-    let of = |arm: &super::input::Arm| {
-        let base = baselines.get(&arm.region)?;
-        Some((
-            guardrails::tally(&rule.name, arm, context.grid, open)?.0,
-            *base,
-        ))
-    };
-    let (canary, base) = of(&context.input.canary)?;
-    let controls: Option<Vec<_>> = context.input.controls.iter().map(of).collect();
-    let controls = controls.filter(|c| !c.is_empty())?;
-    let events: f64 = controls.iter().map(|(t, _)| t.events).sum();
-    let exposure: f64 = controls.iter().map(|(t, _)| t.exposure).sum();
-    let expected: f64 = controls.iter().map(|(t, b)| t.exposure * b.rate).sum();
-    let spread = controls
-        .iter()
-        .map(|(_, b)| b.dispersion)
-        .fold(base.dispersion, f64::max)
-        .max(1.0);
-    let odds = counts::expected_odds(
-        (base.rate, expected / exposure),
-        (canary.exposure, exposure),
-        rule.tolerance,
-    )?;
-    let (x, n) = (canary.events / spread, (canary.events + events) / spread);
-    let mut weighed = CountWeighed::of(&rule.name, x, n, odds, rule.alpha);
-    let even = odds / (1.0 + rule.tolerance) * (1.0 + rule.margin);
-    weighed.above_margin = weighed.log_e > 0.0 && x > even * (n - x);
-    let numbers = CountNumbers {
-        canary: canary.events,
-        total: canary.events + events,
-        odds,
-        ln_e: weighed.log_e,
-        ..CountNumbers::default()
-    };
-    Some((weighed, numbers))
 }
 
 /// Does this end the bake (§8, reading 12)?

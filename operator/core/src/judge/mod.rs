@@ -9,7 +9,7 @@
 //! | [`hygiene`], [`track`] | samples to clean blocks of one pod (§3) |
 //! | [`period`], [`gates`], `facts` | arms over time; which blocks are accepted (§4) |
 //! | [`panel`], [`difference`], [`baseline`], [`freeze`] | values per pod, their arms, the frozen profile (§5) |
-//! | [`noise`], [`evidence`], [`bake`] | ω², τ², E and B of each metric (§6, §7) |
+//! | [`noise`], [`evidence`], [`bake`], `measure` | ω², τ², E and B of each metric (§6, §7) |
 //! | [`guardrails`], [`counts`] | the owner's metrics (§9) |
 //! | [`verdict`] | the decision and the order of verdicts (§8, §10) |
 //! | [`diagnosis`], [`preflight`] | what the curves look like; what the arms can show (§11, §12) |
@@ -31,6 +31,7 @@ pub mod guardrails;
 pub mod hygiene;
 pub mod input;
 mod look;
+mod measure;
 pub mod noise;
 pub mod normal;
 pub mod num;

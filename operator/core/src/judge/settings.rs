@@ -195,6 +195,7 @@ impl Settings {
                 "ratioCeiling",
                 self.ratio_ceiling.is_none_or(|v| within(v, 0.0, 1e6)),
             ),
+            ("guardrails", self.names_differ()),
             (
                 "guardrails",
                 self.guardrails
@@ -206,6 +207,17 @@ impl Settings {
             .into_iter()
             .find(|(_, good)| !good)
             .map_or(Ok(()), |(name, _)| Err(SettingsError(name)))
+    }
+
+    /// Guardrails have names of their own, none that of a metric that every bake has.
+    fn names_differ(&self) -> bool {
+        let names: std::collections::BTreeSet<&str> = self
+            .guardrails
+            .iter()
+            .map(|g| g.name.as_str())
+            .chain(["ratio", "peak"])
+            .collect();
+        names.len() == self.guardrails.len() + 2
     }
 
     /// The delay in force: at least two scrapes (reading 2).
