@@ -109,7 +109,7 @@ impl Clusters {
             hub_config,
             hub,
             hub_uid: tokio::sync::OnceCell::new(),
-            prometheuses: Prometheuses::new(secrets.clone(), limits.deadline),
+            prometheuses: Prometheuses::new(secrets.clone(), limits),
             secrets,
             limits,
             entries: Mutex::default(),

@@ -12,12 +12,11 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::Semaphore;
 
 use super::error::{ClusterError, Refused};
+use super::link::Limits;
 use super::secrets::{SecretValue, Secrets};
 
 /// Queries in flight to one Prometheus.
 const IN_FLIGHT: usize = 4;
-/// How old a look at the Secrets may be.
-const RECHECK: Duration = Duration::from_secs(10);
 
 /// The way to the Prometheus of one region.
 pub struct PrometheusLink {
@@ -46,7 +45,7 @@ impl std::fmt::Debug for PrometheusLink {
 #[derive(Debug)]
 pub(super) struct Prometheuses {
     secrets: Secrets,
-    deadline: Duration,
+    limits: Limits,
     entries: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Entry>>>>,
 }
 
@@ -60,8 +59,8 @@ struct Entry {
 
 impl Prometheuses {
     /// A registry whose Secrets are read through `secrets`.
-    pub(super) fn new(secrets: Secrets, deadline: Duration) -> Self {
-        Self { secrets, deadline, entries: Mutex::default() }
+    pub(super) fn new(secrets: Secrets, limits: Limits) -> Self {
+        Self { secrets, limits, entries: Mutex::default() }
     }
 
     /// The Prometheus of a region. Nothing is asked of it yet.
@@ -77,7 +76,7 @@ impl Prometheuses {
         let access = &region.spec.prometheus;
         let spec = serde_json::to_string(access).unwrap_or_default();
         let mut entry = entry.lock().await;
-        let fresh = entry.checked.is_some_and(|at| at.elapsed() < RECHECK) && entry.spec == spec;
+        let fresh = entry.checked.is_some_and(|at| at.elapsed() < self.limits.recheck) && entry.spec == spec;
         if let (Some(link), true) = (&entry.link, fresh) {
             return Ok(Arc::clone(link));
         }
@@ -88,11 +87,11 @@ impl Prometheuses {
             Some(_) | None => Arc::new(PrometheusLink {
                 who: format!("Prometheus of region {name}"),
                 url: access.url.clone(),
-                http: http_client(access, &secret, self.deadline)
+                http: http_client(access, &secret, self.limits.deadline)
                     .map_err(|refused| ClusterError::Refused { region: name.clone(), refused })?,
                 region: name,
                 slots: Semaphore::new(IN_FLIGHT),
-                deadline: self.deadline,
+                deadline: self.limits.deadline,
             }),
         };
         *entry = Entry { spec, versions, checked: Some(Instant::now()), link: Some(Arc::clone(&link)) };
