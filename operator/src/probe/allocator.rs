@@ -155,8 +155,14 @@ pub(super) struct Settings {
 
 /// Picks the allocator settings out of `/proc/<pid>/environ` (`NAME=value`, separated by zero bytes).
 pub(super) fn settings(environ: &[u8]) -> Settings {
+    settings_of(environ.split(|&byte| byte == 0))
+}
+
+/// Picks the allocator settings out of entries `NAME=value`. Of several with one name the loader takes the last and
+/// everybody else the first.
+pub(super) fn settings_of<'a>(entries: impl Iterator<Item = &'a [u8]>) -> Settings {
     let mut settings = Settings::default();
-    for entry in environ.split(|&byte| byte == 0) {
+    for entry in entries {
         let Some(at) = entry.iter().position(|&byte| byte == b'=') else {
             continue;
         };
@@ -166,12 +172,14 @@ pub(super) fn settings(environ: &[u8]) -> Settings {
         };
         if name == "LD_PRELOAD" {
             settings.preload = Some(printable(value));
-        } else if is_option(name) && settings.options.len() < SETTINGS {
+        } else if is_option(name)
+            && settings.options.len() < SETTINGS
+            && !settings.options.iter().any(|(known, _)| known == name)
+        {
             settings.options.push((name.to_owned(), printable(value)));
         }
     }
     settings.options.sort();
-    settings.options.dedup_by(|a, b| a.0 == b.0);
     settings
 }
 

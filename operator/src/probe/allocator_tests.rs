@@ -177,6 +177,13 @@ fn only_allocator_settings_leave_the_environment() {
 }
 
 #[test]
+fn of_equal_names_the_loader_takes_the_last_and_others_the_first() {
+    let found = settings(b"LD_PRELOAD=a\0MALLOC_CONF=a\0LD_PRELOAD=b\0MALLOC_CONF=b\0");
+    assert_eq!(found.preload.as_deref(), Some("b"));
+    assert_eq!(found.options, [("MALLOC_CONF".to_owned(), "a".to_owned())]);
+}
+
+#[test]
 fn settings_are_bounded_and_printable() {
     let long = [b"LD_PRELOAD=".as_slice(), &[b'a'; 5000]].concat();
     assert_eq!(settings(&long).preload.unwrap().len(), 256);

@@ -18,7 +18,7 @@ pub(super) enum Stage {
     Process,
     /// `maps` or `exe`: the rights are missing.
     Maps,
-    /// `environ`: the rights are missing.
+    /// `environ`. Missing rights do not count: the record of the container takes its place.
     Environ,
     /// A process ended while it was read, or its id was used again. Normal on a busy node.
     Vanished,

@@ -54,7 +54,8 @@ impl Node {
         let record = format!(
             r#"{{"annotations":{{"io.kubernetes.cri.container-type":"container",
             "io.kubernetes.cri.container-name":"server","io.kubernetes.cri.sandbox-name":"{pod}",
-            "io.kubernetes.cri.sandbox-namespace":"shop","io.kubernetes.cri.sandbox-uid":"u-{pod}"}}}}"#
+            "io.kubernetes.cri.sandbox-namespace":"shop","io.kubernetes.cri.sandbox-uid":"u-{pod}"}},
+            "process":{{"env":["LD_PRELOAD=/opt/a.so","SECRET=s"]}}}}"#
         );
         self.put(&format!("state/{id}/config.json"), record.as_bytes());
     }

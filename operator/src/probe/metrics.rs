@@ -106,18 +106,18 @@ impl Nodes {
                 )
             }),
         )?;
-        let settings = snapshot
-            .containers
-            .iter()
-            .filter_map(|c| Some((c, c.settings.as_ref()?)));
+        let settings = snapshot.containers.iter().filter_map(|c| {
+            let (settings, origin) = c.settings.as_ref()?;
+            Some((c, settings, ("origin", origin.as_str())))
+        });
         family(
             encoder,
             "preload_info",
-            "1 for LD_PRELOAD of the container's largest process; empty when it is not set, absent when it cannot be read.",
-            settings.clone().map(|(c, settings)| {
+            "1 for LD_PRELOAD of the container's largest process; empty when it is not set, origin says where it was read.",
+            settings.clone().map(|(c, settings, origin)| {
                 let value = settings.preload.as_deref().unwrap_or_default();
                 (
-                    extended(labels(&snapshot.node, c), [("preload", value)]),
+                    extended(labels(&snapshot.node, c), [("preload", value), origin]),
                     1_u64,
                 )
             }),
@@ -126,9 +126,13 @@ impl Nodes {
             encoder,
             "option_info",
             "1 for each variable of the container's largest process that an allocator reads.",
-            settings.flat_map(|(c, settings)| {
+            settings.flat_map(|(c, settings, origin)| {
                 settings.options.iter().map(move |(variable, value)| {
-                    let option = [("variable", variable.as_str()), ("value", value.as_str())];
+                    let option = [
+                        ("variable", variable.as_str()),
+                        ("value", value.as_str()),
+                        origin,
+                    ];
                     (extended(labels(&snapshot.node, c), option), 1_u64)
                 })
             }),

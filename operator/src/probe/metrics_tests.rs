@@ -3,6 +3,7 @@ use crate::probe::allocator::{Allocator, Mapped, Settings};
 use crate::probe::errors::Errors;
 use crate::probe::procfs::Status;
 use crate::probe::runtime::Identity;
+use crate::probe::scan::Origin;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -26,10 +27,13 @@ fn container(pod: &str) -> Container {
             allocator: Allocator::Jemalloc,
             library: "libjemalloc.so.2".into(),
         }),
-        settings: Some(Settings {
-            preload: Some("/lib/\"x\"\\libjemalloc.so.2".into()),
-            options: vec![("MALLOC_CONF".into(), "background_thread:true".into())],
-        }),
+        settings: Some((
+            Settings {
+                preload: Some("/lib/\"x\"\\libjemalloc.so.2".into()),
+                options: vec![("MALLOC_CONF".into(), "background_thread:true".into())],
+            },
+            Origin::Process,
+        )),
     }
 }
 
@@ -61,10 +65,10 @@ fn every_series_of_a_container_has_its_labels() {
             "heapfleet_probe_allocator_info{{{labels},allocator=\"jemalloc\",library=\"libjemalloc.so.2\"}} 1"
         ),
         format!(
-            r#"heapfleet_probe_preload_info{{{labels},preload="/lib/\"x\"\\libjemalloc.so.2"}} 1"#
+            r#"heapfleet_probe_preload_info{{{labels},preload="/lib/\"x\"\\libjemalloc.so.2",origin="process"}} 1"#
         ),
         format!(
-            "heapfleet_probe_option_info{{{labels},variable=\"MALLOC_CONF\",value=\"background_thread:true\"}} 1"
+            "heapfleet_probe_option_info{{{labels},variable=\"MALLOC_CONF\",value=\"background_thread:true\",origin=\"process\"}} 1"
         ),
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
@@ -122,11 +126,14 @@ fn what_cannot_be_read_is_absent_and_not_set_is_empty() {
         ..container("hidden")
     };
     let unset = Container {
-        settings: Some(Settings::default()),
+        settings: Some((Settings::default(), Origin::Record)),
         ..container("unset")
     };
     let text = page(vec![hidden, unset]);
     assert!(!text.contains(r#"allocator_info{namespace="shop",pod="hidden""#));
     assert!(!text.contains(r#"preload_info{namespace="shop",pod="hidden""#));
-    assert!(text.contains(r#"node="ore-1",preload=""} 1"#), "{text}");
+    assert!(
+        text.contains(r#"node="ore-1",preload="",origin="record"} 1"#),
+        "{text}"
+    );
 }

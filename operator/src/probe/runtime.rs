@@ -1,6 +1,7 @@
-//! Takes the state folders of container runtimes, gives the Kubernetes identity of each container; must never keep or
-//! pass on anything else of a record, which also holds the container's whole environment.
+//! Takes the state folders of container runtimes, gives the Kubernetes identity of each container and the allocator
+//! settings it is started with; must never keep or pass on anything else of a record, which holds its whole environment.
 
+use super::allocator::{self, Settings};
 use super::errors::{Errors, Stage};
 use super::scan::read_bounded;
 use serde::Deserialize;
@@ -31,6 +32,14 @@ struct Record {
     annotations: BTreeMap<String, String>,
     #[serde(default)]
     linux: Linux,
+    #[serde(default)]
+    process: ProcessSpec,
+}
+
+#[derive(Default, Deserialize)]
+struct ProcessSpec {
+    #[serde(default)]
+    env: Vec<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -43,8 +52,8 @@ struct Linux {
 /// What a record says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A container of a pod.
-    Container(Arc<Identity>),
+    /// A container of a pod, and the settings in the environment that it is started with.
+    Container(Arc<Identity>, Settings),
     /// The sandbox of a pod, or a container that Kubernetes does not know.
     Other,
 }
@@ -82,12 +91,14 @@ pub(super) fn record(bytes: &[u8]) -> Result<Kind, serde_json::Error> {
         || uid_in_path(&record.linux.cgroups_path).unwrap_or_default(),
         str::to_owned,
     );
-    Ok(Kind::Container(Arc::new(Identity {
+    let identity = Identity {
         namespace: namespace.to_owned(),
         pod: pod.to_owned(),
         uid,
         container: container.to_owned(),
-    })))
+    };
+    let settings = allocator::settings_of(record.process.env.iter().map(String::as_bytes));
+    Ok(Kind::Container(Arc::new(identity), settings))
 }
 
 /// The pod's UID in a cgroup path of the kubelet: `…/pod<uid>/…`, or `…-pod<uid with underscores>.slice`.
@@ -149,8 +160,13 @@ impl Runtime {
 
     /// The container with this id, if it belongs to a pod.
     pub(super) fn identity(&self, id: &str) -> Option<&Arc<Identity>> {
+        self.container(id).map(|(identity, _)| identity)
+    }
+
+    /// The container with this id, and the settings that it is started with.
+    pub(super) fn container(&self, id: &str) -> Option<(&Arc<Identity>, &Settings)> {
         match self.known.get(id)? {
-            Kind::Container(identity) => Some(identity),
+            Kind::Container(identity, settings) => Some((identity, settings)),
             Kind::Other => None,
         }
     }

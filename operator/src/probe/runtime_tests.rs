@@ -2,7 +2,7 @@ use super::*;
 
 fn containerd(kind: &str) -> String {
     format!(
-        r#"{{"ociVersion":"1.0.2-dev","process":{{"env":["SECRET=s3cr3t"]}},
+        r#"{{"ociVersion":"1.0.2-dev","process":{{"env":["SECRET=s3cr3t","LD_PRELOAD=/opt/a.so"]}},
             "annotations":{{"io.kubernetes.cri.container-name":"server",
               "io.kubernetes.cri.container-type":"{kind}",
               "io.kubernetes.cri.image-name":"lab.local/trace:1",
@@ -12,6 +12,13 @@ fn containerd(kind: &str) -> String {
               "io.kubernetes.cri.sandbox-uid":"6f1e0a52-8f1d-4a53-9d5e-0a1b2c3d4e5f"}},
             "linux":{{"cgroupsPath":"/kubepods/pod6f1e0a52-8f1d-4a53-9d5e-0a1b2c3d4e5f/4f"}}}}"#
     )
+}
+
+fn settings() -> Settings {
+    Settings {
+        preload: Some("/opt/a.so".into()),
+        options: Vec::new(),
+    }
 }
 
 fn identity() -> Identity {
@@ -26,7 +33,7 @@ fn identity() -> Identity {
 #[test]
 fn containerd_record() {
     let kind = record(containerd("container").as_bytes()).unwrap();
-    assert_eq!(kind, Kind::Container(Arc::new(identity())));
+    assert_eq!(kind, Kind::Container(Arc::new(identity()), settings()));
     assert!(!format!("{kind:?}").contains("s3cr3t"));
 }
 
@@ -38,7 +45,7 @@ fn crio_record() {
         "io.kubernetes.pod.uid":"6f1e0a52-8f1d-4a53-9d5e-0a1b2c3d4e5f"}}"#;
     assert_eq!(
         record(text.as_bytes()).unwrap(),
-        Kind::Container(Arc::new(identity()))
+        Kind::Container(Arc::new(identity()), Settings::default())
     );
 }
 
@@ -55,7 +62,11 @@ fn the_uid_is_found_in_the_cgroup_path_of_older_records() {
             .remove("io.kubernetes.cri.sandbox-uid");
         text["linux"]["cgroupsPath"] = path.into();
         let kind = record(text.to_string().as_bytes()).unwrap();
-        assert_eq!(kind, Kind::Container(Arc::new(identity())), "{path}");
+        assert_eq!(
+            kind,
+            Kind::Container(Arc::new(identity()), settings()),
+            "{path}"
+        );
     }
     assert_eq!(uid_in_path("/kubepods/podium/4f"), None);
     assert_eq!(uid_in_path(""), None);

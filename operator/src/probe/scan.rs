@@ -8,7 +8,7 @@ use super::procfs::{self, Status};
 use super::runtime::{Identity, Runtime};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,7 +37,27 @@ pub(super) struct Container {
     /// What the maps of its main process show; `None` if they cannot be read.
     pub(super) mapped: Option<Mapped>,
     /// Allocator settings of its main process; `None` if they cannot be read.
-    pub(super) settings: Option<Settings>,
+    pub(super) settings: Option<(Settings, Origin)>,
+}
+
+/// Where settings were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The environment of the process.
+    Process,
+    /// The runtime's record, because that environment may be read by the user of the process only: what the container is
+    /// started with, and a wrapper may change.
+    Record,
+}
+
+impl Origin {
+    /// The value of the metric's label.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Process => "process",
+            Self::Record => "record",
+        }
+    }
 }
 
 /// The answer of a scan.
@@ -77,7 +97,7 @@ struct Inspection {
     program: Option<PathBuf>,
     at: Instant,
     mapped: Option<Mapped>,
-    settings: Option<Settings>,
+    settings: Option<(Settings, Origin)>,
 }
 
 /// Scans; keeps between scans only what saves reading.
@@ -238,15 +258,10 @@ impl Scanner {
     }
 
     fn read(&mut self, folder: &Path, name: &str, stage: Stage) -> Option<Vec<u8>> {
-        let limit = match stage {
-            Stage::Maps | Stage::Environ => LARGE_BYTES,
-            Stage::Runtime
-            | Stage::Record
-            | Stage::Proc
-            | Stage::Process
-            | Stage::Vanished
-            | Stage::Limit
-            | Stage::Deadline => SMALL_BYTES,
+        let limit = if stage == Stage::Maps {
+            LARGE_BYTES
+        } else {
+            SMALL_BYTES
         };
         read_bounded(&folder.join(name), limit)
             .map_err(|error| self.errors.add_read(stage, &error))
@@ -259,12 +274,13 @@ impl Scanner {
         processes: &[Process],
         inspections: &mut HashMap<u32, Inspection>,
     ) -> Option<Container> {
-        let identity = Arc::clone(self.runtime.identity(id)?);
+        let (identity, declared) = self.runtime.container(id)?;
+        let (identity, declared) = (Arc::clone(identity), declared.clone());
         // The largest is the one whose allocator matters, not a shell or an init that started it.
         let main = processes
             .iter()
             .max_by_key(|p| (p.status.rss, std::cmp::Reverse(p.pid)))?;
-        let inspection = self.inspect(main);
+        let inspection = self.inspect(main, declared);
         let (mapped, settings) = (inspection.mapped.clone(), inspection.settings.clone());
         inspections.insert(main.pid, inspection);
         let sum = |of: fn(&Status) -> u64| processes.iter().map(|p| of(&p.status)).sum();
@@ -288,7 +304,7 @@ impl Scanner {
     }
 
     /// What the process has mapped, from the last look if that is good enough.
-    fn inspect(&mut self, process: &Process) -> Inspection {
+    fn inspect(&mut self, process: &Process, declared: Settings) -> Inspection {
         let folder = self.args.proc.join(process.pid.to_string());
         // exec keeps pid and start time, but not the program.
         let program = std::fs::read_link(folder.join("exe")).ok();
@@ -304,12 +320,10 @@ impl Scanner {
         if let Some(last) = last {
             return last;
         }
-        let settings = self
-            .read(&folder, "environ", Stage::Environ)
-            .map(|environ| allocator::settings(&environ));
+        let settings = self.settings(&folder, declared);
         let preload = settings
             .as_ref()
-            .and_then(|settings| settings.preload.as_deref());
+            .and_then(|(settings, _)| settings.preload.as_deref());
         let mapped = self
             .read(&folder, "maps", Stage::Maps)
             .map(|maps| allocator::mapped(&maps, preload));
@@ -329,6 +343,21 @@ impl Scanner {
             at,
             mapped,
             settings,
+        }
+    }
+
+    /// The settings of a process. Its environment belongs to its user alone (mode 0400): user 0 reads that of others only
+    /// with a capability for all files of the node, which is not worth it.
+    fn settings(&mut self, folder: &Path, declared: Settings) -> Option<(Settings, Origin)> {
+        match read_bounded(&folder.join("environ"), LARGE_BYTES) {
+            Ok(environ) => Some((allocator::settings(&environ), Origin::Process)),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                Some((declared, Origin::Record))
+            }
+            Err(error) => {
+                self.errors.add_read(Stage::Environ, &error);
+                None
+            }
         }
     }
 }

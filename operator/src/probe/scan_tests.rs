@@ -42,8 +42,12 @@ fn processes_are_summed_and_the_largest_names_the_allocator() {
     assert_eq!(container.processes, 2);
     assert!((container.start_seconds - 1_700_000_123.45).abs() < 1e-6);
     assert_eq!(allocator(container), Some(Allocator::Jemalloc));
-    let preload = container.settings.as_ref().unwrap().preload.as_deref();
-    assert_eq!(preload, Some("/usr/lib/libjemalloc.so.2"));
+    let (settings, origin) = container.settings.as_ref().unwrap();
+    assert_eq!(
+        settings.preload.as_deref(),
+        Some("/usr/lib/libjemalloc.so.2")
+    );
+    assert_eq!(*origin, Origin::Process);
     assert_eq!(
         (snapshot.page_size, snapshot.thp.as_deref()),
         (Some(4096), Some("madvise"))
@@ -253,4 +257,30 @@ fn five_thousand_processes_make_no_errors() {
             .all(|c| c.processes == 10 && c.memory.threads == 30)
     );
     assert_eq!(snapshot.errors, Errors::default());
+}
+
+/// Whoever runs this as root can open the file all the same; then the other branch is what is tested.
+#[test]
+fn settings_come_from_the_record_only_where_the_environment_is_closed() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let node = Node::new();
+    node.container("aa", "trace-1");
+    node.process(10, "aa", 1, 100);
+    let environ = node.path("proc/10/environ");
+    fs::set_permissions(&environ, fs::Permissions::from_mode(0o0)).unwrap();
+    let open = fs::read(&environ).is_ok();
+    let snapshot = scan(&mut Scanner::new(node.args()));
+    let (settings, origin) = snapshot.containers[0].settings.clone().unwrap();
+    let expected = if open {
+        (None, Origin::Process)
+    } else {
+        (Some("/opt/a.so"), Origin::Record)
+    };
+    assert_eq!((settings.preload.as_deref(), origin), expected);
+    assert_eq!(snapshot.errors, Errors::default());
+
+    fs::remove_file(&environ).unwrap();
+    let snapshot = scan(&mut Scanner::new(node.args()));
+    assert_eq!(snapshot.containers[0].settings, None);
+    assert_eq!(snapshot.errors.of(Stage::Vanished), 1);
 }

@@ -9,6 +9,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
@@ -18,6 +19,8 @@ use tokio::time::timeout;
 
 /// An answer is given again to scrapes that follow so soon.
 const FRESH: Duration = Duration::from_millis(200);
+/// A stage that fails is logged so often at most.
+const WARN_EVERY: Duration = Duration::from_mins(10);
 /// A scrape waits so long for a scan. Longer than the scan's own deadline, so that this matters only when a read hangs.
 const PATIENCE: Duration = DEADLINE.saturating_add(Duration::from_millis(500));
 
@@ -72,8 +75,8 @@ struct Flight {
     running: Option<JoinHandle<Ended>>,
     errors: Errors,
     last: Option<(Instant, Arc<Snapshot>)>,
-    /// Stages that failed in the last scan, so that each is logged once and not at every scrape.
-    warned: Vec<Stage>,
+    /// When the failure of a stage was logged last, so that it is not at every scrape.
+    warned: BTreeMap<Stage, Instant>,
 }
 
 struct Scans(Mutex<Flight>);
@@ -106,7 +109,7 @@ impl Flight {
             idle: Some(Box::new(scanner)),
             running: None,
             last: None,
-            warned: Vec::new(),
+            warned: BTreeMap::new(),
         }
     }
 
@@ -137,19 +140,21 @@ impl Flight {
         Ok(snapshot)
     }
 
-    /// One line when a stage begins to fail, none while it goes on.
+    /// A line when a stage fails, and then none about it for a while.
     fn warn(&mut self, errors: &Errors) {
-        let failing: Vec<Stage> = Stage::ALL
-            .into_iter()
-            .filter(|&stage| stage != Stage::Vanished && errors.of(stage) > self.errors.of(stage))
-            .collect();
-        for stage in failing.iter().filter(|stage| !self.warned.contains(stage)) {
-            tracing::warn!(
-                stage = stage.as_str(),
-                "reads fail; see heapfleet_probe_scan_errors_total"
-            );
+        for stage in Stage::ALL {
+            let more = stage != Stage::Vanished && errors.of(stage) > self.errors.of(stage);
+            if more
+                && self
+                    .warned
+                    .get(&stage)
+                    .is_none_or(|at| at.elapsed() > WARN_EVERY)
+            {
+                self.warned.insert(stage, Instant::now());
+                let stage = stage.as_str();
+                tracing::warn!(stage, "reads fail; see heapfleet_probe_scan_errors_total");
+            }
         }
-        self.warned = failing;
     }
 }
 
