@@ -1,5 +1,7 @@
 //! Takes the form of the log, starts logging to standard error. Standard output belongs to what a command prints.
 
+use std::io::IsTerminal as _;
+
 use anyhow::Context as _;
 use tracing_subscriber::EnvFilter;
 
@@ -13,6 +15,7 @@ pub(super) fn start(format: LogFormat, filter: &str) -> anyhow::Result<()> {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_target(false);
     let started = match format {
         LogFormat::Text => builder.try_init(),

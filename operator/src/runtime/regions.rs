@@ -85,9 +85,11 @@ async fn list(shared: &Shared) -> Result<Vec<AllocatorRegion>, ClusterError> {
 async fn one(shared: &Shared, region: &AllocatorRegion) {
     let name = region.name_any();
     let look = look(shared, region).await;
+    // A cluster that refuses us, or is another one, has answered.
+    let answered = [Reason::IdentityMismatch, Reason::Unauthorized];
     let reachable = match &look.cluster {
         Ok(_) => true,
-        Err(trouble) => trouble.reason != Reason::Unreachable,
+        Err(trouble) => answered.contains(&trouble.reason),
     };
     shared.voice.metrics.region(&name, reachable);
     let status = region_status(region, &look, Timestamp::now());
