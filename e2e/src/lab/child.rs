@@ -89,6 +89,22 @@ impl Ident {
             reap(self.pid);
         }
     }
+
+    /// [`Self::kill`], and waits until it is gone.
+    ///
+    /// # Errors
+    /// When it is still there after ten seconds.
+    pub fn end(self) -> Result<()> {
+        self.kill();
+        let what = format!("the end of process {}", self.pid);
+        wait::until(&what, Duration::from_secs(10), None, || {
+            Ok(if self.alive() {
+                wait::Look::Again(String::new())
+            } else {
+                wait::Look::Done(())
+            })
+        })
+    }
 }
 
 /// Collects the exit status of a child that has ended; nothing happens for a pid that is no child.

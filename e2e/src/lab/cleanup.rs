@@ -91,7 +91,7 @@ fn remove_root(root: &Path) -> Result<()> {
     )?;
     fs::remove_dir_all(root).with_context(|| format!("removing {}", root.display()))?;
     if let Some(watchdog) = watchdog.filter(|w| w.pid != nix::unistd::getpid().as_raw()) {
-        watchdog.kill();
+        watchdog.end()?;
     }
     Ok(())
 }

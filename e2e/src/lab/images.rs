@@ -125,6 +125,14 @@ pub fn static_image(name: &str, program: &Path, extra: &[ImageFile]) -> Result<I
     Ok(spec)
 }
 
+/// `lab.local/busybox:1`: a shell and its tools, for tests that need something inside a pod.
+pub fn busybox_image() -> Result<ImageSpec> {
+    let mut spec = static_image("lab.local/busybox:1", Path::new("/bin/busybox"), &[])
+        .context("busybox for tests (package busybox-static)")?;
+    spec.user = String::new();
+    Ok(spec)
+}
+
 struct Blob {
     digest: String,
     bytes: Vec<u8>,

@@ -36,10 +36,10 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 pub use config::{Config, default_root};
-pub use images::{ImageFile, ImageSpec, static_image, trace_images};
+pub use images::{ImageFile, ImageSpec, busybox_image, static_image, trace_images};
 pub use progress::Progress;
 pub use state::Daemon;
 use state::{Region, State};
@@ -99,7 +99,7 @@ impl Lab {
         let mut state = self.state();
         state.owner = None;
         if let Some(watchdog) = state.watchdog.take() {
-            watchdog.kill();
+            watchdog.end()?;
         }
         state.save(&self.root)
     }
@@ -184,6 +184,18 @@ impl Lab {
     /// Where pods of any region reach a region's Prometheus: `http://198.18.0.N:9090`.
     pub fn prometheus_inner_url(&self, region: &str) -> Result<String> {
         Ok(format!("http://{}:9090", self.region(region)?.ip()))
+    }
+
+    /// The body of a region's Prometheus's answer to a GET, within five seconds; the HTTP status must be 200.
+    pub fn prometheus_get(&self, region: &str, path: &str) -> Result<String> {
+        let answer = prometheus::get(self.region(region)?.prometheus_port, path)?;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        ensure!(
+            head.split_whitespace().nth(1) == Some("200"),
+            "Prometheus of {region}: {}",
+            head.lines().next().unwrap_or("no answer")
+        );
+        Ok(body.to_owned())
     }
 
     /// Runs `kubectl` as the region's administrator for at most [`KUBECTL`]; the exit status is the caller's to judge.
