@@ -48,11 +48,18 @@ impl Link {
     }
 }
 
+/// How long a connection may take to come about, so that people are told `the connection timed out` of a server that
+/// cannot be reached and `no answer` of one that can. Clearly below the deadline: which of the two fires must not be a
+/// matter of luck.
+pub(super) fn connect_timeout(deadline: Duration) -> Duration {
+    deadline.saturating_mul(3) / 5
+}
+
 /// kube retries 429, 503 and 504 up to 15 times by itself, waiting as long as the server says; and it has no read
 /// timeout.
 fn bounded(mut config: kube::Config, deadline: Duration) -> kube::Config {
     config.default_retry = false;
-    config.connect_timeout = Some(deadline);
+    config.connect_timeout = Some(connect_timeout(deadline));
     config.write_timeout = Some(deadline);
     config.read_timeout = Some(deadline.saturating_mul(2));
     config.reset_reader_on_write = true;

@@ -12,7 +12,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::Semaphore;
 
 use super::error::{ClusterError, Refused};
-use super::link::Limits;
+use super::link::{Limits, connect_timeout};
 use super::secrets::{SecretValue, Secrets};
 
 /// Queries in flight to one Prometheus.
@@ -162,8 +162,9 @@ fn http_client(
 ) -> Result<reqwest::Client, Refused> {
     let encrypted = access.url.starts_with("https://");
     let builder = reqwest::Client::builder()
-        .timeout(deadline)
-        .connect_timeout(deadline)
+        // The deadline itself is held where the query is made; this one only catches what would slip through.
+        .timeout(deadline.saturating_mul(2))
+        .connect_timeout(connect_timeout(deadline))
         .redirect(reqwest::redirect::Policy::none())
         .no_proxy()
         .https_only(encrypted)
