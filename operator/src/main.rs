@@ -23,6 +23,8 @@ fn run() -> anyhow::Result<()> {
         .install_default()
         .map_err(|_| anyhow::anyhow!("a TLS provider was installed before the operator's own"))?;
     let cli = Cli::parse();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(cli.run())
 }

@@ -22,7 +22,12 @@ pub struct Cli {
     )]
     pub log_format: LogFormat,
     /// What is logged, as for tracing's `EnvFilter`.
-    #[arg(long, global = true, env = "HEAPFLEET_LOG", default_value = "info,kube_client=warn,kube_runtime=warn")]
+    #[arg(
+        long,
+        global = true,
+        env = "HEAPFLEET_LOG",
+        default_value = "info,kube_client=warn,kube_runtime=warn"
+    )]
     pub log: String,
     /// What to do.
     #[command(subcommand)]
