@@ -1,12 +1,11 @@
 //! The clients of clusters on the wire: what they send, how they follow their Secrets, what they make of answers.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use heapfleet::clusters::{
-    Class, ClusterError, Clusters, Deleted, Evicted, Limits, ResourcePath,
-};
+use heapfleet::clusters::{Class, ClusterError, Clusters, Deleted, Evicted, Limits, ResourcePath};
 use heapfleet_core::names::{Kind, WorkloadId};
 use heapfleet_crds::AllocatorRegion;
 use serde_json::{Value, json};
@@ -25,7 +24,11 @@ fn local() -> AllocatorRegion {
 }
 
 fn limits() -> Limits {
-    Limits { in_flight: 2, deadline: Duration::from_millis(500), recheck: Duration::ZERO }
+    Limits {
+        in_flight: 2,
+        deadline: Duration::from_millis(500),
+        recheck: Duration::ZERO,
+    }
 }
 
 fn clusters(hub: &MockServer) -> Clusters {
@@ -43,13 +46,20 @@ async fn mount(server: &MockServer, at: &str, body: Value) {
 
 async fn hub() -> MockServer {
     let server = MockServer::start().await;
-    mount(&server, IDENTITY, json!({"metadata": {"name": "kube-system", "uid": "uid-1"}})).await;
+    mount(
+        &server,
+        IDENTITY,
+        json!({"metadata": {"name": "kube-system", "uid": "uid-1"}}),
+    )
+    .await;
     server
 }
 
 fn secret(version: &str, data: &[(&str, &str)]) -> Value {
-    let data: serde_json::Map<String, Value> =
-        data.iter().map(|(key, value)| ((*key).to_owned(), json!(STANDARD.encode(value)))).collect();
+    let data: serde_json::Map<String, Value> = data
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), json!(STANDARD.encode(value))))
+        .collect();
     json!({
         "apiVersion": "v1", "kind": "Secret",
         "metadata": {"name": "s", "uid": "u", "resourceVersion": version}, "data": data,
@@ -74,7 +84,10 @@ async fn the_identity_is_read_and_another_than_the_pinned_one_is_refused() {
     let mut pinned = local();
     pinned.status = Some(serde_json::from_value(json!({"clusterUID": "uid-0"})).unwrap());
     let error = clusters.cluster(&pinned).await.unwrap_err();
-    assert!(matches!(error, ClusterError::IdentityMismatch { .. }), "{error}");
+    assert!(
+        matches!(error, ClusterError::IdentityMismatch { .. }),
+        "{error}"
+    );
     assert_eq!(error.class(), Class::Invalid);
 }
 
@@ -94,9 +107,19 @@ async fn a_region_whose_secret_is_missing_or_unfit_says_field_value_and_remedy()
     // A failure stands for a moment, so that many who ask do not queue for the same deadline.
     assert_eq!(clusters.cluster(&region).await.unwrap_err(), error);
     tokio::time::sleep(Duration::from_millis(1_100)).await;
-    mount(&hub, &format!("{SECRETS}/nrt"), secret("1", &[("config", "x")])).await;
+    mount(
+        &hub,
+        &format!("{SECRETS}/nrt"),
+        secret("1", &[("config", "x")]),
+    )
+    .await;
     let error = clusters.cluster(&region).await.unwrap_err();
-    assert!(error.to_string().contains("nrt, key kubeconfig: the Secret has no such key"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("nrt, key kubeconfig: the Secret has no such key"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -112,27 +135,48 @@ async fn a_rotated_token_is_used_without_a_restart() {
     }));
     let serve = async |version: &str, token: &str| {
         hub.reset().await;
-        mount(&hub, &format!("{SECRETS}/prom"), secret(version, &[("token", token)])).await;
+        mount(
+            &hub,
+            &format!("{SECRETS}/prom"),
+            secret(version, &[("token", token)]),
+        )
+        .await;
     };
     serve("1", "a").await;
     let first = clusters.prometheus(&region).await.unwrap();
     let again = clusters.prometheus(&region).await.unwrap();
-    assert!(std::sync::Arc::ptr_eq(&first, &again), "an unchanged Secret keeps the client");
+    assert!(
+        std::sync::Arc::ptr_eq(&first, &again),
+        "an unchanged Secret keeps the client"
+    );
     serve("2", "b").await;
     let second = clusters.prometheus(&region).await.unwrap();
-    assert!(!std::sync::Arc::ptr_eq(&first, &second), "a changed Secret makes another client");
+    assert!(
+        !std::sync::Arc::ptr_eq(&first, &second),
+        "a changed Secret makes another client"
+    );
 }
 
 #[tokio::test]
 async fn a_credential_is_never_sent_in_the_open() {
     let hub = hub().await;
-    mount(&hub, &format!("{SECRETS}/prom"), secret("1", &[("token", "a")])).await;
+    mount(
+        &hub,
+        &format!("{SECRETS}/prom"),
+        secret("1", &[("token", "a")]),
+    )
+    .await;
     let region = region(json!({
         "cluster": {"local": {}},
         "prometheus": {"url": "http://p:9090", "auth": {"bearerTokenSecretRef": {"name": "prom", "key": "token"}}},
     }));
     let error = clusters(&hub).prometheus(&region).await.unwrap_err();
-    assert!(error.to_string().contains("a credential would be sent in the open"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("a credential would be sent in the open"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -167,10 +211,20 @@ async fn lists_are_read_page_by_page() {
         .respond_with(page("second", ""))
         .mount(&hub)
         .await;
-    Mock::given(path(at)).and(query_param("limit", "500")).respond_with(page("first", "more")).mount(&hub).await;
+    Mock::given(path(at))
+        .and(query_param("limit", "500"))
+        .respond_with(page("first", "more"))
+        .mount(&hub)
+        .await;
     let reader = clusters(&hub).hub_reader();
-    let pods = reader.list_raw(&ResourcePath::pods("trace").unwrap(), Some("app in (a,b)")).await.unwrap();
-    let names: Vec<&str> = pods.iter().filter_map(|pod| pod["metadata"]["name"].as_str()).collect();
+    let pods = reader
+        .list_raw(&ResourcePath::pods("trace").unwrap(), Some("app in (a,b)"))
+        .await
+        .unwrap();
+    let names: Vec<&str> = pods
+        .iter()
+        .filter_map(|pod| pod["metadata"]["name"].as_str())
+        .collect();
     assert_eq!(names, ["first", "second"]);
 }
 
@@ -179,37 +233,91 @@ async fn reads_tell_absent_from_forbidden_and_from_broken() {
     let hub = hub().await;
     let pods = ResourcePath::pods("trace").unwrap();
     let answer = async |name: &str, reply: ResponseTemplate| {
-        Mock::given(path(format!("/api/v1/namespaces/trace/pods/{name}"))).respond_with(reply).mount(&hub).await;
+        Mock::given(path(format!("/api/v1/namespaces/trace/pods/{name}")))
+            .respond_with(reply)
+            .mount(&hub)
+            .await;
     };
-    answer("absent", failure(404, "NotFound", "pods \"absent\" not found")).await;
+    answer(
+        "absent",
+        failure(404, "NotFound", "pods \"absent\" not found"),
+    )
+    .await;
     answer("forbidden", failure(403, "Forbidden", "pods is forbidden")).await;
-    answer("broken", ResponseTemplate::new(200).set_body_string("<html>")).await;
-    answer("odd", ResponseTemplate::new(200).set_body_json(json!({"metadata": {"name": "odd"}, "spec": 1}))).await;
+    answer(
+        "broken",
+        ResponseTemplate::new(200).set_body_string("<html>"),
+    )
+    .await;
+    answer(
+        "odd",
+        ResponseTemplate::new(200).set_body_json(json!({"metadata": {"name": "odd"}, "spec": 1})),
+    )
+    .await;
     answer("down", ResponseTemplate::new(503).set_body_string("no")).await;
-    answer("slow", ResponseTemplate::new(200).set_delay(Duration::from_secs(20))).await;
+    answer(
+        "slow",
+        ResponseTemplate::new(200).set_delay(Duration::from_secs(20)),
+    )
+    .await;
     let reader = clusters(&hub).hub_reader();
-    assert_eq!(reader.get_raw(&pods.named("absent").unwrap()).await.unwrap(), None);
+    assert_eq!(
+        reader
+            .get_raw(&pods.named("absent").unwrap())
+            .await
+            .unwrap(),
+        None
+    );
     let began = Instant::now();
     for (name, class, words) in [
-        ("forbidden", Class::Forbidden, "API server of the hub: pods is forbidden"),
-        ("broken", Class::Invalid, "API server of the hub: an answer that is not the JSON"),
-        ("odd", Class::Invalid, "API server of the hub: odd cannot be read as it stands"),
-        ("down", Class::Transient, "API server of the hub: answered 503"),
-        ("slow", Class::Transient, "API server of the hub: no answer within 500ms"),
+        (
+            "forbidden",
+            Class::Forbidden,
+            "API server of the hub: pods is forbidden",
+        ),
+        (
+            "broken",
+            Class::Invalid,
+            "API server of the hub: an answer that is not the JSON",
+        ),
+        (
+            "odd",
+            Class::Invalid,
+            "API server of the hub: odd cannot be read as it stands",
+        ),
+        (
+            "down",
+            Class::Transient,
+            "API server of the hub: answered 503",
+        ),
+        (
+            "slow",
+            Class::Transient,
+            "API server of the hub: no answer within 500ms",
+        ),
     ] {
-        let read = reader.get::<k8s_openapi::api::core::v1::Pod>(&pods.named(name).unwrap()).await;
+        let read = reader
+            .get::<k8s_openapi::api::core::v1::Pod>(&pods.named(name).unwrap())
+            .await;
         let error = read.unwrap_err();
         assert_eq!(error.class(), class, "{error}");
         assert!(error.to_string().starts_with(words), "{error}");
     }
-    assert!(began.elapsed() < Duration::from_secs(5), "nothing was tried again");
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "nothing was tried again"
+    );
 }
 
 #[tokio::test]
 async fn more_requests_than_slots_wait_their_turn_within_the_deadline() {
     let hub = hub().await;
     Mock::given(path("/version"))
-        .respond_with(ResponseTemplate::new(200).set_body_json(json!({})).set_delay(Duration::from_millis(200)))
+        .respond_with(
+            ResponseTemplate::new(200)
+                .set_body_json(json!({}))
+                .set_delay(Duration::from_millis(200)),
+        )
         .mount(&hub)
         .await;
     let reader = clusters(&hub).hub_reader();
@@ -218,7 +326,10 @@ async fn more_requests_than_slots_wait_their_turn_within_the_deadline() {
     // Two at a time, 200 ms each, 500 ms for all.
     assert!((2..=4).contains(&done), "{done}");
     let late = answers.into_iter().find_map(Result::err).unwrap();
-    assert_eq!(late.to_string(), "API server of the hub: no answer within 500ms");
+    assert_eq!(
+        late.to_string(),
+        "API server of the hub: no answer within 500ms"
+    );
 }
 
 #[tokio::test]
@@ -229,19 +340,29 @@ async fn patches_go_over_the_wire_as_they_were_made() {
         {"op": "add", "path": "/spec/x", "value": "y"},
     ]);
     Mock::given(method("PATCH"))
-        .and(path("/apis/apps/v1/namespaces/trace/deployments/trace-server"))
+        .and(path(
+            "/apis/apps/v1/namespaces/trace/deployments/trace-server",
+        ))
         .and(query_param("fieldManager", "heapfleet"))
         .and(query_param("fieldValidation", "Strict"))
         .and(header("content-type", "application/json-patch+json"))
         .and(body_json(&patch))
-        .respond_with(ResponseTemplate::new(200).set_body_json(json!({"metadata": {"name": "trace-server"}})))
+        .respond_with(
+            ResponseTemplate::new(200).set_body_json(json!({"metadata": {"name": "trace-server"}})),
+        )
         .expect(1)
         .mount(&hub)
         .await;
-    let id = WorkloadId { kind: Kind::Deployment, name: "trace-server".to_owned() };
+    let id = WorkloadId {
+        kind: Kind::Deployment,
+        name: "trace-server".to_owned(),
+    };
     let target = ResourcePath::workload("trace", &id).unwrap();
     let writer = clusters(&hub).hub_writer();
-    let after = writer.json_patch(&target, patch.as_array().unwrap(), "heapfleet").await.unwrap();
+    let after = writer
+        .json_patch(&target, patch.as_array().unwrap(), "heapfleet")
+        .await
+        .unwrap();
     assert_eq!(after["metadata"]["name"], "trace-server");
 }
 
@@ -249,10 +370,16 @@ async fn patches_go_over_the_wire_as_they_were_made() {
 async fn a_test_that_does_not_hold_means_look_again() {
     let hub = hub().await;
     let said = "the server rejected our request due to an error in our request";
-    Mock::given(method("PATCH")).respond_with(failure(422, "Invalid", said)).mount(&hub).await;
+    Mock::given(method("PATCH"))
+        .respond_with(failure(422, "Invalid", said))
+        .mount(&hub)
+        .await;
     let writer = clusters(&hub).hub_writer();
     let target = ResourcePath::pods("trace").unwrap().named("p").unwrap();
-    let error = writer.json_patch(&target, &[json!({})], "heapfleet").await.unwrap_err();
+    let error = writer
+        .json_patch(&target, &[json!({})], "heapfleet")
+        .await
+        .unwrap_err();
     assert_eq!(error.class(), Class::Conflict);
 }
 
@@ -261,7 +388,9 @@ async fn evictions_and_deletions_name_the_uid_and_have_their_own_outcomes() {
     let hub = hub().await;
     let evict = async |pod: &str, reply: ResponseTemplate| {
         Mock::given(method("POST"))
-            .and(path(format!("/api/v1/namespaces/trace/pods/{pod}/eviction")))
+            .and(path(format!(
+                "/api/v1/namespaces/trace/pods/{pod}/eviction"
+            )))
             .and(body_json(json!({
                 "apiVersion": "policy/v1", "kind": "Eviction",
                 "metadata": {"name": pod, "namespace": "trace"},
@@ -271,11 +400,28 @@ async fn evictions_and_deletions_name_the_uid_and_have_their_own_outcomes() {
             .mount(&hub)
             .await;
     };
-    let done = ResponseTemplate::new(201).set_body_json(json!({"kind": "Status", "status": "Success"}));
+    let done =
+        ResponseTemplate::new(201).set_body_json(json!({"kind": "Status", "status": "Success"}));
     evict("well", done.clone()).await;
     evict("gone", failure(404, "NotFound", "not found")).await;
-    evict("other", failure(409, "Conflict", "the UID in the precondition does not match")).await;
-    evict("held", failure(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.")).await;
+    evict(
+        "other",
+        failure(
+            409,
+            "Conflict",
+            "the UID in the precondition does not match",
+        ),
+    )
+    .await;
+    evict(
+        "held",
+        failure(
+            429,
+            "TooManyRequests",
+            "Cannot evict pod as it would violate the pod's disruption budget.",
+        ),
+    )
+    .await;
     let writer = clusters(&hub).hub_writer();
     for (pod, outcome) in [
         ("well", Evicted::Accepted),
@@ -283,7 +429,11 @@ async fn evictions_and_deletions_name_the_uid_and_have_their_own_outcomes() {
         ("other", Evicted::Gone),
         ("held", Evicted::Blocked),
     ] {
-        assert_eq!(writer.evict("trace", pod, "u").await.unwrap(), outcome, "{pod}");
+        assert_eq!(
+            writer.evict("trace", pod, "u").await.unwrap(),
+            outcome,
+            "{pod}"
+        );
     }
     Mock::given(method("DELETE"))
         .and(body_json(json!({
@@ -294,6 +444,12 @@ async fn evictions_and_deletions_name_the_uid_and_have_their_own_outcomes() {
         .expect(1)
         .mount(&hub)
         .await;
-    let journal = ResourcePath::revisions("trace").unwrap().named("j").unwrap();
-    assert_eq!(writer.delete(&journal, Some("u")).await.unwrap(), Deleted::Accepted);
+    let journal = ResourcePath::revisions("trace")
+        .unwrap()
+        .named("j")
+        .unwrap();
+    assert_eq!(
+        writer.delete(&journal, Some("u")).await.unwrap(),
+        Deleted::Accepted
+    );
 }

@@ -1,5 +1,10 @@
 //! Whole worlds: a hub that is a region itself, a region where nobody listens, one that never answers, one that does not
 //! exist, and a Prometheus, all on the wire.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "helpers of tests may panic as tests do"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -58,10 +63,20 @@ impl Lab {
             prometheus: MockServer::start().await,
             silent: std::net::TcpListener::bind("127.0.0.1:0").unwrap(),
         };
-        lab.get("/api/v1/namespaces/kube-system", json!({"metadata": {"uid": "hub-uid"}})).await;
-        lab.get(&format!("{OURS}/namespaces/trace/allocatorpolicies/trace"), policy()).await;
-        lab.get(&format!("{OURS}/allocatorclasses/jemalloc"), class()).await;
-        lab.cluster(include_str!("fixtures/observe/settled.json")).await;
+        lab.get(
+            "/api/v1/namespaces/kube-system",
+            json!({"metadata": {"uid": "hub-uid"}}),
+        )
+        .await;
+        lab.get(
+            &format!("{OURS}/namespaces/trace/allocatorpolicies/trace"),
+            policy(),
+        )
+        .await;
+        lab.get(&format!("{OURS}/allocatorclasses/jemalloc"), class())
+            .await;
+        lab.cluster(include_str!("fixtures/observe/settled.json"))
+            .await;
         lab.credentials().await;
         lab
     }
@@ -96,13 +111,18 @@ impl Lab {
 
     async fn credentials(&self) {
         let key = rcgen::KeyPair::generate().unwrap();
-        let ca = rcgen::CertificateParams::new(vec!["x".to_owned()]).unwrap().self_signed(&key).unwrap();
+        let ca = rcgen::CertificateParams::new(vec!["x".to_owned()])
+            .unwrap()
+            .self_signed(&key)
+            .unwrap();
         let data = json!({"ca.crt": STANDARD.encode(ca.pem()), "token": STANDARD.encode("t")});
-        let secret = json!({"metadata": {"name": "far", "uid": "s", "resourceVersion": "1"}, "data": data});
-        self.get("/api/v1/namespaces/heapfleet-system/secrets/far", secret).await;
+        let secret =
+            json!({"metadata": {"name": "far", "uid": "s", "resourceVersion": "1"}, "data": data});
+        self.get("/api/v1/namespaces/heapfleet-system/secrets/far", secret)
+            .await;
     }
 
-    fn region(&self, name: &str, cluster: Value) -> Value {
+    fn region(&self, name: &str, cluster: &Value) -> Value {
         json!({
             "apiVersion": "heapfleet.dev/v1alpha1", "kind": "AllocatorRegion", "metadata": {"name": name},
             "spec": {"cluster": cluster, "prometheus": {"url": self.prometheus.uri()}},
@@ -111,34 +131,46 @@ impl Lab {
 
     fn far(&self, name: &str, port: u16) -> Value {
         let reference = |key: &str| json!({"name": "far", "key": key});
-        self.region(name, json!({"endpoint": {
-            "server": format!("https://127.0.0.1:{port}"),
-            "caSecretRef": reference("ca.crt"), "tokenSecretRef": reference("token"),
-        }}))
+        self.region(
+            name,
+            &json!({"endpoint": {
+                "server": format!("https://127.0.0.1:{port}"),
+                "caSecretRef": reference("ca.crt"), "tokenSecretRef": reference("token"),
+            }}),
+        )
     }
 
     /// `ore` answers, at `nrt` nobody listens, `fra` never answers, and there is no `sin` unless `all`.
     async fn regions(&self, all: bool) {
-        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let closed = std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
         let silent = self.silent.local_addr().unwrap().port();
         let mut regions = vec![
-            self.region("ore", json!({"local": {}})),
+            self.region("ore", &json!({"local": {}})),
             self.far("nrt", closed),
             self.far("fra", silent),
         ];
         if all {
-            regions.push(self.region("sin", json!({"local": {}})));
+            regions.push(self.region("sin", &json!({"local": {}})));
         }
-        self.list(&format!("{OURS}/allocatorregions"), regions).await;
+        self.list(&format!("{OURS}/allocatorregions"), regions)
+            .await;
     }
 
     async fn rollouts(&self, items: Vec<Value>) {
-        self.list(&format!("{OURS}/namespaces/trace/allocatorrollouts"), items).await;
+        self.list(&format!("{OURS}/namespaces/trace/allocatorrollouts"), items)
+            .await;
     }
 
     fn clusters(&self) -> Clusters {
         let config = kube::Config::new(self.hub.uri().parse().unwrap());
-        let limits = Limits { deadline: Duration::from_millis(600), ..Limits::default() };
+        let limits = Limits {
+            deadline: Duration::from_millis(600),
+            ..Limits::default()
+        };
         Clusters::new(config, "heapfleet-system", limits).unwrap()
     }
 }
@@ -195,13 +227,21 @@ fn position() -> Position {
 }
 
 fn trace() -> WorkloadId {
-    WorkloadId { kind: Kind::Deployment, name: "trace-server".to_owned() }
+    WorkloadId {
+        kind: Kind::Deployment,
+        name: "trace-server".to_owned(),
+    }
 }
 
 #[tokio::test]
 async fn a_policy_that_is_gone_has_no_world() {
     let lab = Lab::up().await;
-    assert!(observe::world(&lab.clusters(), "trace", "gone", now()).await.unwrap().is_none());
+    assert!(
+        observe::world(&lab.clusters(), "trace", "gone", now())
+            .await
+            .unwrap()
+            .is_none()
+    );
 }
 
 #[tokio::test]
@@ -210,23 +250,58 @@ async fn every_region_is_seen_or_says_why_not_and_none_waits_for_another() {
     lab.regions(true).await;
     lab.rollouts(Vec::new()).await;
     let began = Instant::now();
-    let seen = observe::world(&lab.clusters(), "trace", "trace", now()).await.unwrap().unwrap();
+    let seen = observe::world(&lab.clusters(), "trace", "trace", now())
+        .await
+        .unwrap()
+        .unwrap();
     // Two requests to the hub, then the silent region's one deadline.
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        began.elapsed()
+    );
     let world = seen.world;
     assert_eq!(world.claim.as_str(), "hub-uid/trace/trace");
-    assert_eq!((world.policy.uid.as_str(), world.policy.generation), ("policy-uid", 1));
+    assert_eq!(
+        (world.policy.uid.as_str(), world.policy.generation),
+        ("policy-uid", 1)
+    );
     assert_eq!(seen.policy.metadata.resource_version.as_deref(), Some("7"));
     assert_eq!(world.intent.as_ref().unwrap().waves.len(), 3);
     assert!(seen.frozen.is_some() && world.attempts.is_empty());
-    let because = |name: &str| world.regions[&Region::new(name)].cluster.clone().unwrap_err().because;
-    assert_eq!(because("nrt"), "API server of region nrt: connection refused");
-    assert_eq!(because("fra"), "API server of region fra: the connection timed out");
+    let because = |name: &str| {
+        world.regions[&Region::new(name)]
+            .cluster
+            .clone()
+            .unwrap_err()
+            .because
+    };
+    assert_eq!(
+        because("nrt"),
+        "API server of region nrt: connection refused"
+    );
+    assert_eq!(
+        because("fra"),
+        "API server of region fra: the connection timed out"
+    );
     let ore = world.regions[&Region::new("ore")].cluster.as_ref().unwrap();
     assert!(ore.namespace_opted_in && ore.workloads[&trace()].settled);
-    assert_eq!(ore.workloads.len(), 1, "only what the selector and the kinds name");
-    assert_eq!(seen.clusters.keys().map(Region::as_str).collect::<Vec<_>>(), ["ore", "sin"]);
-    assert!(world.regions.values().all(|region| region.metrics.is_none()), "nothing was needed");
+    assert_eq!(
+        ore.workloads.len(),
+        1,
+        "only what the selector and the kinds name"
+    );
+    assert_eq!(
+        seen.clusters.keys().map(Region::as_str).collect::<Vec<_>>(),
+        ["ore", "sin"]
+    );
+    assert!(
+        world
+            .regions
+            .values()
+            .all(|region| region.metrics.is_none()),
+        "nothing was needed"
+    );
 }
 
 #[tokio::test]
@@ -234,12 +309,22 @@ async fn what_does_not_exist_refuses_the_intent_and_is_seen_as_absent() {
     let lab = Lab::up().await;
     lab.regions(false).await;
     lab.rollouts(vec![rollout("trace-1", "policy-uid")]).await;
-    let seen = observe::world(&lab.clusters(), "trace", "trace", now()).await.unwrap().unwrap();
+    let seen = observe::world(&lab.clusters(), "trace", "trace", now())
+        .await
+        .unwrap()
+        .unwrap();
     let refusal = seen.world.intent.unwrap_err();
     assert_eq!(refusal.reason, Reason::RegionNotFound);
-    assert!(refusal.message.contains("there is no AllocatorRegion sin"), "{}", refusal.message);
+    assert!(
+        refusal.message.contains("there is no AllocatorRegion sin"),
+        "{}",
+        refusal.message
+    );
     assert!(seen.frozen.is_none());
-    let sin = seen.world.regions[&Region::new("sin")].cluster.clone().unwrap_err();
+    let sin = seen.world.regions[&Region::new("sin")]
+        .cluster
+        .clone()
+        .unwrap_err();
     assert_eq!(sin.because, "there is no AllocatorRegion sin");
 }
 
@@ -248,7 +333,8 @@ async fn samples_are_read_for_the_regions_that_the_decision_needs() {
     let lab = Lab::up().await;
     lab.regions(true).await;
     let other = rollout("trace-0", "an-older-policy-of-that-name");
-    lab.rollouts(vec![rollout("trace-1", "policy-uid"), other]).await;
+    lab.rollouts(vec![rollout("trace-1", "policy-uid"), other])
+        .await;
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
     Mock::given(path("/api/v1/query"))
@@ -270,15 +356,25 @@ async fn samples_are_read_for_the_regions_that_the_decision_needs() {
         })
         .mount(&lab.prometheus)
         .await;
-    let seen = observe::world(&lab.clusters(), "trace", "trace", now()).await.unwrap().unwrap();
-    assert_eq!(seen.world.attempts.len(), 1, "the other one is of another policy");
+    let seen = observe::world(&lab.clusters(), "trace", "trace", now())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        seen.world.attempts.len(),
+        1,
+        "the other one is of another policy"
+    );
     assert_eq!(seen.rollouts.len(), 1);
     let metrics = |name: &str| seen.world.regions[&Region::new(name)].metrics.clone();
     let ore = metrics("ore").unwrap().unwrap();
     let pod = &ore.pods["trace-server-864d54f7b9-85shx"];
     assert_eq!(pod.series[&SeriesId::Cache].len(), 2);
     assert!(!pod.series.contains_key(&SeriesId::Rss), "absent is absent");
-    assert!(metrics("fra").unwrap().is_ok(), "the control's, although its API server is silent");
+    assert!(
+        metrics("fra").unwrap().is_ok(),
+        "the control's, although its API server is silent"
+    );
     assert!(metrics("nrt").is_none() && metrics("sin").is_none());
     assert!(asked.load(Ordering::Relaxed) >= 8);
 }
@@ -288,14 +384,24 @@ async fn a_prometheus_that_is_not_ready_is_a_clause_of_its_region() {
     let lab = Lab::up().await;
     lab.regions(true).await;
     lab.rollouts(vec![rollout("trace-1", "policy-uid")]).await;
-    Mock::given(path("/api/v1/query")).respond_with(ResponseTemplate::new(503)).mount(&lab.prometheus).await;
-    let seen = observe::world(&lab.clusters(), "trace", "trace", now()).await.unwrap().unwrap();
-    let unseen = seen.world.regions[&Region::new("ore")].metrics.clone().unwrap().unwrap_err();
+    Mock::given(path("/api/v1/query"))
+        .respond_with(ResponseTemplate::new(503))
+        .mount(&lab.prometheus)
+        .await;
+    let seen = observe::world(&lab.clusters(), "trace", "trace", now())
+        .await
+        .unwrap()
+        .unwrap();
+    let unseen = seen.world.regions[&Region::new("ore")]
+        .metrics
+        .clone()
+        .unwrap()
+        .unwrap_err();
     assert_eq!(
         unseen.because,
         "Prometheus of region ore: it is not ready, or nothing answers behind its address (503)"
     );
-    let region = serde_json::from_value(lab.region("ore", json!({"local": {}}))).unwrap();
+    let region = serde_json::from_value(lab.region("ore", &json!({"local": {}}))).unwrap();
     let answers = observe::prometheus_answers(&lab.clusters(), &region).await;
     assert_eq!(answers.unwrap_err(), unseen);
 }
@@ -307,7 +413,9 @@ async fn a_stored_position_that_cannot_be_read_stops_everything() {
     let mut broken = rollout("trace-1", "policy-uid");
     broken["status"]["position"]["data"] = json!("{");
     lab.rollouts(vec![broken]).await;
-    let error = observe::world(&lab.clusters(), "trace", "trace", now()).await.unwrap_err();
+    let error = observe::world(&lab.clusters(), "trace", "trace", now())
+        .await
+        .unwrap_err();
     assert_eq!(error.class(), Class::Invalid);
     assert!(error.to_string().contains("trace-1"), "{error}");
 }
@@ -325,7 +433,16 @@ async fn a_list_that_is_forbidden_hides_the_region_and_is_named() {
         .with_priority(1)
         .mount(&lab.hub)
         .await;
-    let seen = observe::world(&lab.clusters(), "trace", "trace", now()).await.unwrap().unwrap();
-    let unseen = seen.world.regions[&Region::new("ore")].cluster.clone().unwrap_err();
-    assert_eq!(unseen.because, "API server of region ore: daemonsets.apps is forbidden");
+    let seen = observe::world(&lab.clusters(), "trace", "trace", now())
+        .await
+        .unwrap()
+        .unwrap();
+    let unseen = seen.world.regions[&Region::new("ore")]
+        .cluster
+        .clone()
+        .unwrap_err();
+    assert_eq!(
+        unseen.because,
+        "API server of region ore: daemonsets.apps is forbidden"
+    );
 }

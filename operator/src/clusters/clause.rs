@@ -25,7 +25,9 @@ pub fn transport_clause(error: &(dyn StdError + 'static)) -> String {
 
 /// `io::Error` hides what it wraps from `source`, which skips to the cause of that.
 fn next<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 'static)> {
-    let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    let wrapped = error
+        .downcast_ref::<io::Error>()
+        .and_then(io::Error::get_ref);
     match wrapped {
         Some(inner) => Some(inner),
         None => error.source(),
@@ -45,16 +47,28 @@ fn clause_of(error: &(dyn StdError + 'static)) -> Option<&'static str> {
     let text = error.to_string();
     let known = [
         ("dns error", "the host name cannot be resolved"),
-        ("failed to lookup address", "the host name cannot be resolved"),
-        ("connection closed before message completed", "the connection broke off"),
+        (
+            "failed to lookup address",
+            "the host name cannot be resolved",
+        ),
+        (
+            "connection closed before message completed",
+            "the connection broke off",
+        ),
         ("unexpected EOF", "the connection broke off"),
-        ("end of file before message length reached", "the connection broke off"),
+        (
+            "end of file before message length reached",
+            "the connection broke off",
+        ),
         ("error reading a body", "the connection broke off"),
         ("deadline has elapsed", "the connection timed out"),
         ("operation timed out", "the connection timed out"),
         ("invalid HTTP", "the server does not speak HTTP"),
     ];
-    known.iter().find(|(words, _)| text.contains(words)).map(|(_, clause)| *clause)
+    known
+        .iter()
+        .find(|(words, _)| text.contains(words))
+        .map(|(_, clause)| *clause)
 }
 
 fn io_clause(kind: io::ErrorKind) -> Option<&'static str> {
@@ -64,7 +78,9 @@ fn io_clause(kind: io::ErrorKind) -> Option<&'static str> {
         io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted => {
             Some("connection reset")
         }
-        io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => Some("the connection broke off"),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => {
+            Some("the connection broke off")
+        }
         io::ErrorKind::TimedOut => Some("the connection timed out"),
         io::ErrorKind::HostUnreachable => Some("the host cannot be reached"),
         io::ErrorKind::NetworkUnreachable | io::ErrorKind::NetworkDown => {
@@ -75,7 +91,10 @@ fn io_clause(kind: io::ErrorKind) -> Option<&'static str> {
 }
 
 fn tls_clause(error: &rustls::Error) -> &'static str {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the lists of errors are open")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the lists of errors are open"
+    )]
     match error {
         rustls::Error::InvalidCertificate(certificate) => match certificate {
             CertificateError::UnknownIssuer => {

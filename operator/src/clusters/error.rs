@@ -231,18 +231,29 @@ const TEST_FAILED: &str = "the server rejected our request due to an error in ou
 /// Classifies what the Kubernetes client reports.
 pub(super) fn from_kube(who: &str, error: &kube::Error) -> ClusterError {
     let who = who.to_owned();
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "whatever else there is, it is a matter of the connection"
+    )]
     match error {
         kube::Error::Api(status) => from_status(who, status),
         kube::Error::SerdeError(cause) => ClusterError::Answer {
             who,
-            because: format!("an answer that is not the JSON that was asked for ({:?})", cause.classify()),
+            because: format!(
+                "an answer that is not the JSON that was asked for ({:?})",
+                cause.classify()
+            ),
         },
-        kube::Error::FromUtf8(_) => {
-            ClusterError::Answer { who, because: "an answer that is not text".to_owned() }
-        }
+        kube::Error::FromUtf8(_) => ClusterError::Answer {
+            who,
+            because: "an answer that is not text".to_owned(),
+        },
         other => {
             let cause: &(dyn StdError + 'static) = other;
-            ClusterError::Unreachable { who, clause: transport_clause(cause) }
+            ClusterError::Unreachable {
+                who,
+                clause: transport_clause(cause),
+            }
         }
     }
 }
@@ -259,13 +270,16 @@ fn from_status(who: String, status: &kube::core::Status) -> ClusterError {
         (404, _) => ClusterError::NotFound { who, message },
         (409, "AlreadyExists") => ClusterError::Exists { who, message },
         (409, _) => ClusterError::Moved { who, message },
-        (422, _) if message.contains(TEST_FAILED) => {
-            ClusterError::Moved { who, message: "a test of the patch did not hold".to_owned() }
-        }
+        (422, _) if message.contains(TEST_FAILED) => ClusterError::Moved {
+            who,
+            message: "a test of the patch did not hold".to_owned(),
+        },
         (429, _) => ClusterError::Throttled { who },
-        (410, reason) | (500..=599, reason) => {
-            ClusterError::Server { who, code, reason: reason.to_owned() }
-        }
+        (410 | 500..=599, reason) => ClusterError::Server {
+            who,
+            code,
+            reason: reason.to_owned(),
+        },
         _ => ClusterError::Rejected { who, code, message },
     }
 }
@@ -298,34 +312,72 @@ mod tests {
     #[test]
     fn every_answer_has_its_class() {
         let cases = [
-            (status(401, "Unauthorized", "Unauthorized"), Class::Forbidden),
-            (status(403, "Forbidden", "pods is forbidden"), Class::Forbidden),
-            (status(404, "NotFound", "pods \"x\" not found"), Class::Conflict),
-            (status(409, "AlreadyExists", "exists"), Class::Conflict),
-            (status(409, "Conflict", "the object has been modified"), Class::Conflict),
-            (status(410, "Expired", "the provided continue parameter is too old"), Class::Transient),
             (
-                status(422, "Invalid", "the server rejected our request due to an error in our request"),
+                status(401, "Unauthorized", "Unauthorized"),
+                Class::Forbidden,
+            ),
+            (
+                status(403, "Forbidden", "pods is forbidden"),
+                Class::Forbidden,
+            ),
+            (
+                status(404, "NotFound", "pods \"x\" not found"),
                 Class::Conflict,
             ),
-            (status(422, "Invalid", "Deployment.apps is invalid: spec.x"), Class::Invalid),
-            (status(429, "TooManyRequests", "slow down"), Class::Throttled),
-            (status(500, "InternalError", "etcdserver: request timed out"), Class::Transient),
-            (status(503, "ServiceUnavailable", "apiserver is shutting down"), Class::Transient),
+            (status(409, "AlreadyExists", "exists"), Class::Conflict),
+            (
+                status(409, "Conflict", "the object has been modified"),
+                Class::Conflict,
+            ),
+            (
+                status(410, "Expired", "the provided continue parameter is too old"),
+                Class::Transient,
+            ),
+            (
+                status(
+                    422,
+                    "Invalid",
+                    "the server rejected our request due to an error in our request",
+                ),
+                Class::Conflict,
+            ),
+            (
+                status(422, "Invalid", "Deployment.apps is invalid: spec.x"),
+                Class::Invalid,
+            ),
+            (
+                status(429, "TooManyRequests", "slow down"),
+                Class::Throttled,
+            ),
+            (
+                status(500, "InternalError", "etcdserver: request timed out"),
+                Class::Transient,
+            ),
+            (
+                status(503, "ServiceUnavailable", "apiserver is shutting down"),
+                Class::Transient,
+            ),
             (status(400, "BadRequest", "what?"), Class::Invalid),
         ];
         for (error, class) in cases {
             let ours = from_kube("API server of region nrt", &error);
             assert_eq!(ours.class(), class, "{ours}");
-            assert!(ours.to_string().starts_with("API server of region nrt: "), "{ours}");
+            assert!(
+                ours.to_string().starts_with("API server of region nrt: "),
+                "{ours}"
+            );
         }
     }
 
     #[test]
     fn durations_read_well() {
-        for (millis, text) in
-            [(250, "250ms"), (5_000, "5s"), (1_500, "1.500s"), (60_000, "1m"), (90_000, "1m30s")]
-        {
+        for (millis, text) in [
+            (250, "250ms"),
+            (5_000, "5s"),
+            (1_500, "1.500s"),
+            (60_000, "1m"),
+            (90_000, "1m30s"),
+        ] {
             assert_eq!(human(Duration::from_millis(millis)), text);
         }
     }

@@ -29,7 +29,12 @@ pub(super) struct Gate {
 
 impl Gate {
     pub(super) fn new(who: String, in_flight: usize, deadline: Duration) -> Self {
-        Self { who, slots: Semaphore::new(in_flight), deadline, health: Mutex::default() }
+        Self {
+            who,
+            slots: Semaphore::new(in_flight),
+            deadline,
+            health: Mutex::default(),
+        }
     }
 
     pub(super) fn who(&self) -> &str {
@@ -37,7 +42,10 @@ impl Gate {
     }
 
     pub(super) fn health(&self) -> Health {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.health
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Runs a request. Dropping the future (the deadline does it) ends the request.
@@ -53,9 +61,10 @@ impl Gate {
         let outcome = match tokio::time::timeout(self.deadline, limited).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => Err(from_kube(&self.who, &error)),
-            Err(_) => {
-                Err(ClusterError::Deadline { who: self.who.clone(), deadline: self.deadline })
-            }
+            Err(_) => Err(ClusterError::Deadline {
+                who: self.who.clone(),
+                deadline: self.deadline,
+            }),
         };
         self.note(outcome.as_ref().err());
         outcome
@@ -66,7 +75,12 @@ impl Gate {
         let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
         match failure {
             Some(error) if !error.answered() => health.failure = Some((now, error.to_string())),
-            Some(_) | None => *health = Health { answered: Some(now), failure: None },
+            Some(_) | None => {
+                *health = Health {
+                    answered: Some(now),
+                    failure: None,
+                }
+            }
         }
     }
 }

@@ -39,14 +39,18 @@ pub(super) fn parse(text: &str, origin: &str) -> Result<kube::Config, Refused> {
 }
 
 fn current<'a>(config: &'a Kubeconfig, origin: &str) -> Result<&'a Context, Refused> {
-    let name = config.current_context.as_deref().filter(|name| !name.is_empty()).ok_or_else(|| {
-        Refused::new(
-            format!("{origin}: current-context"),
-            "empty",
-            "it does not say which cluster is meant",
-            "set current-context",
-        )
-    })?;
+    let name = config
+        .current_context
+        .as_deref()
+        .filter(|name| !name.is_empty())
+        .ok_or_else(|| {
+            Refused::new(
+                format!("{origin}: current-context"),
+                "empty",
+                "it does not say which cluster is meant",
+                "set current-context",
+            )
+        })?;
     config
         .contexts
         .iter()
@@ -71,7 +75,10 @@ fn check_cluster(cluster: &Cluster, origin: &str) -> Result<(), Refused> {
     let rows: [Banned; 3] = [
         (
             "insecure-skip-tls-verify",
-            cluster.insecure_skip_tls_verify.filter(|set| *set).map(|set| set.to_string()),
+            cluster
+                .insecure_skip_tls_verify
+                .filter(|set| *set)
+                .map(|set| set.to_string()),
             "put the authority's certificate into certificate-authority-data",
         ),
         (
@@ -92,28 +99,46 @@ fn check_cluster(cluster: &Cluster, origin: &str) -> Result<(), Refused> {
 fn check_user(user: &AuthInfo, origin: &str) -> Result<(), Refused> {
     let impersonated = user.impersonate.clone().or_else(|| {
         let others = user.impersonate_uid.is_some()
-            || user.impersonate_groups.as_ref().is_some_and(|all| !all.is_empty())
-            || user.impersonate_user_extra.as_ref().is_some_and(|all| !all.is_empty());
+            || user
+                .impersonate_groups
+                .as_ref()
+                .is_some_and(|all| !all.is_empty())
+            || user
+                .impersonate_user_extra
+                .as_ref()
+                .is_some_and(|all| !all.is_empty());
         others.then(|| "set".to_owned())
     });
     let rows: [Banned; 8] = [
         (
             "exec",
-            user.exec.as_ref().map(|exec| exec.command.clone().unwrap_or_default()),
+            user.exec
+                .as_ref()
+                .map(|exec| exec.command.clone().unwrap_or_default()),
             "the operator runs no programs; use a service account token or a client certificate",
         ),
         (
             "auth-provider",
-            user.auth_provider.as_ref().map(|provider| provider.name.clone()),
+            user.auth_provider
+                .as_ref()
+                .map(|provider| provider.name.clone()),
             "use a service account token or a client certificate",
         ),
-        ("tokenFile", user.token_file.clone(), "put the token itself into token"),
+        (
+            "tokenFile",
+            user.token_file.clone(),
+            "put the token itself into token",
+        ),
         (
             "client-certificate",
             user.client_certificate.clone(),
             "put the certificate itself into client-certificate-data",
         ),
-        ("client-key", user.client_key.clone(), "put the key itself into client-key-data"),
+        (
+            "client-key",
+            user.client_key.clone(),
+            "put the key itself into client-key-data",
+        ),
         ("as", impersonated, "grant the rights to the user itself"),
         (
             "username",
@@ -198,8 +223,14 @@ fn assemble(cluster: &Cluster, user: &AuthInfo, origin: &str) -> Result<kube::Co
         ));
     }
     config.auth_info.token.clone_from(&user.token);
-    config.auth_info.client_certificate_data.clone_from(&user.client_certificate_data);
-    config.auth_info.client_key_data.clone_from(&user.client_key_data);
+    config
+        .auth_info
+        .client_certificate_data
+        .clone_from(&user.client_certificate_data);
+    config
+        .auth_info
+        .client_key_data
+        .clone_from(&user.client_key_data);
     Ok(config)
 }
 
@@ -217,7 +248,10 @@ pub(super) fn secure(server: &str, field: &str) -> Result<http::Uri, Refused> {
     if uri.scheme_str() != Some("https") {
         return Err(refuse("credentials are sent over https only"));
     }
-    if uri.authority().is_none_or(|authority| authority.as_str().contains('@')) {
+    if uri
+        .authority()
+        .is_none_or(|authority| authority.as_str().contains('@'))
+    {
         return Err(refuse("it must name a host and hold no credentials"));
     }
     Ok(uri)
@@ -225,9 +259,16 @@ pub(super) fn secure(server: &str, field: &str) -> Result<http::Uri, Refused> {
 
 fn decode(data: &str, field: &str) -> Result<Vec<u8>, Refused> {
     use base64::Engine as _;
-    base64::engine::general_purpose::STANDARD.decode(data.trim()).map_err(|_| {
-        Refused::new(field, "set", "it is not base64", "encode the PEM text as base64")
-    })
+    base64::engine::general_purpose::STANDARD
+        .decode(data.trim())
+        .map_err(|_| {
+            Refused::new(
+                field,
+                "set",
+                "it is not base64",
+                "encode the PEM text as base64",
+            )
+        })
 }
 
 /// The certificates of a PEM text, as DER.

@@ -7,7 +7,10 @@ const ORIGIN: &str = "Secret heapfleet-system/nrt, key kubeconfig";
 fn ca() -> String {
     use base64::Engine as _;
     let key = rcgen::KeyPair::generate().unwrap();
-    let certificate = rcgen::CertificateParams::new(vec!["nrt".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let certificate = rcgen::CertificateParams::new(vec!["nrt".to_owned()])
+        .unwrap()
+        .self_signed(&key)
+        .unwrap();
     base64::engine::general_purpose::STANDARD.encode(certificate.pem())
 }
 
@@ -35,17 +38,53 @@ fn an_inline_token_and_authority_are_taken() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table, read row by row")]
 fn whatever_runs_reads_or_trusts_more_is_refused_by_name() {
     let server = "server: \"https://h:6443\"";
     let cases = [
-        (server, "exec: {apiVersion: client.authentication.k8s.io/v1, command: aws}", "user.exec", "aws"),
-        (server, "auth-provider: {name: gcp, config: {}}", "user.auth-provider", "gcp"),
-        (server, "tokenFile: /var/run/token", "user.tokenFile", "/var/run/token"),
-        (server, "client-certificate: /c.pem, client-key-data: a", "user.client-certificate", "/c.pem"),
-        (server, "client-certificate-data: a, client-key: /k.pem", "user.client-key", "/k.pem"),
+        (
+            server,
+            "exec: {apiVersion: client.authentication.k8s.io/v1, command: aws}",
+            "user.exec",
+            "aws",
+        ),
+        (
+            server,
+            "auth-provider: {name: gcp, config: {}}",
+            "user.auth-provider",
+            "gcp",
+        ),
+        (
+            server,
+            "tokenFile: /var/run/token",
+            "user.tokenFile",
+            "/var/run/token",
+        ),
+        (
+            server,
+            "client-certificate: /c.pem, client-key-data: a",
+            "user.client-certificate",
+            "/c.pem",
+        ),
+        (
+            server,
+            "client-certificate-data: a, client-key: /k.pem",
+            "user.client-key",
+            "/k.pem",
+        ),
         (server, "token: t, as: admin", "user.as", "admin"),
-        (server, "token: t, as-groups: [\"system:masters\"]", "user.as", "set"),
-        (server, "username: root, password: x", "user.username", "root"),
+        (
+            server,
+            "token: t, as-groups: [\"system:masters\"]",
+            "user.as",
+            "set",
+        ),
+        (
+            server,
+            "username: root, password: x",
+            "user.username",
+            "root",
+        ),
         (server, "token: t, surprise: 1", "user.surprise", "set"),
         (
             "server: \"https://h:6443\", insecure-skip-tls-verify: true",
@@ -65,10 +104,30 @@ fn whatever_runs_reads_or_trusts_more_is_refused_by_name() {
             "cluster.proxy-url",
             "http://…@proxy:3128",
         ),
-        ("server: \"http://h:6443\"", "token: t", "cluster.server", "http://h:6443"),
-        ("server: \"https://u:p@h:6443\"", "token: t", "cluster.server", "https://…@h:6443"),
-        ("server: \"https://h:6443\", certificate-authority-data: \"!\"", "token: t", "authority-data", "set"),
-        (server, "client-certificate-data: a", "user.client-certificate-data", "set"),
+        (
+            "server: \"http://h:6443\"",
+            "token: t",
+            "cluster.server",
+            "http://h:6443",
+        ),
+        (
+            "server: \"https://u:p@h:6443\"",
+            "token: t",
+            "cluster.server",
+            "https://…@h:6443",
+        ),
+        (
+            "server: \"https://h:6443\", certificate-authority-data: \"!\"",
+            "token: t",
+            "authority-data",
+            "set",
+        ),
+        (
+            server,
+            "client-certificate-data: a",
+            "user.client-certificate-data",
+            "set",
+        ),
         (server, "token: null", ": user", "without credentials"),
     ];
     for (cluster, user, field, value) in cases {
@@ -76,7 +135,10 @@ fn whatever_runs_reads_or_trusts_more_is_refused_by_name() {
         assert!(refused.field.starts_with(ORIGIN), "{refused}");
         assert!(refused.field.contains(field), "{field}: {refused}");
         assert!(refused.value.contains(value), "{value}: {refused}");
-        assert!(!refused.to_string().contains("secret@") && !refused.remedy.is_empty(), "{refused}");
+        assert!(
+            !refused.to_string().contains("secret@") && !refused.remedy.is_empty(),
+            "{refused}"
+        );
     }
 }
 

@@ -36,15 +36,24 @@ pub(super) struct Link {
 // The client has no text form, and its configuration holds credentials.
 impl std::fmt::Debug for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Link").field("gate", &self.gate).finish_non_exhaustive()
+        f.debug_struct("Link")
+            .field("gate", &self.gate)
+            .finish_non_exhaustive()
     }
 }
 
 impl Link {
-    pub(super) fn new(who: String, config: kube::Config, limits: Limits) -> Result<Self, ClusterError> {
+    pub(super) fn new(
+        who: String,
+        config: kube::Config,
+        limits: Limits,
+    ) -> Result<Self, ClusterError> {
         let client = kube::Client::try_from(bounded(config, limits.deadline))
             .map_err(|error| from_kube(&who, &error))?;
-        Ok(Self { client, gate: Gate::new(who, limits.in_flight, limits.deadline) })
+        Ok(Self {
+            client,
+            gate: Gate::new(who, limits.in_flight, limits.deadline),
+        })
     }
 }
 

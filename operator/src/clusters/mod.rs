@@ -133,7 +133,10 @@ impl Clusters {
 
     /// The uid of the hub. The process lives in it, so that it is asked for once.
     pub async fn hub_uid(&self) -> Result<ClusterUid, ClusterError> {
-        self.hub_uid.get_or_try_init(|| async { identity(&self.hub_reader()).await }).await.cloned()
+        self.hub_uid
+            .get_or_try_init(|| async { identity(&self.hub_reader()).await })
+            .await
+            .cloned()
     }
 
     /// The way to a region's Prometheus; nothing is asked of it yet.
@@ -205,9 +208,11 @@ impl Clusters {
         let made_from = format!("{spec} {}", access.made_from);
         let link = match &entry.link {
             Some(link) if entry.made_from == made_from => Arc::clone(link),
-            Some(_) | None => {
-                Arc::new(Link::new(who(&region.name_any()), access.config, self.limits)?)
-            }
+            Some(_) | None => Arc::new(Link::new(
+                who(&region.name_any()),
+                access.config,
+                self.limits,
+            )?),
         };
         entry.link = Some(Arc::clone(&link));
         entry.made_from = made_from;
@@ -228,7 +233,10 @@ fn who(name: &str) -> String {
 }
 
 fn pinned(region: &AllocatorRegion, found: &ClusterUid) -> Result<(), ClusterError> {
-    let pinned = region.status.as_ref().and_then(|status| status.cluster_uid.as_deref());
+    let pinned = region
+        .status
+        .as_ref()
+        .and_then(|status| status.cluster_uid.as_deref());
     match pinned {
         Some(pinned) if pinned != found.as_str() => Err(ClusterError::IdentityMismatch {
             region: region.name_any(),
@@ -255,6 +263,7 @@ async fn identity(reader: &Reader) -> Result<ClusterUid, ClusterError> {
         .map(ClusterUid::new)
         .ok_or_else(|| ClusterError::Answer {
             who: reader.who().to_owned(),
-            because: "it has no namespace kube-system, whose uid is the cluster's identity".to_owned(),
+            because: "it has no namespace kube-system, whose uid is the cluster's identity"
+                .to_owned(),
         })
 }

@@ -25,13 +25,19 @@ impl ResourcePath {
             }
             None => format!("/{root}/{api}/{plural}"),
         };
-        Ok(Self { collection, name: None })
+        Ok(Self {
+            collection,
+            name: None,
+        })
     }
 
     /// One object of this collection.
     pub fn named(&self, name: &str) -> Result<Self, Refused> {
         check(name)?;
-        Ok(Self { collection: self.collection.clone(), name: Some(name.to_owned()) })
+        Ok(Self {
+            collection: self.collection.clone(),
+            name: Some(name.to_owned()),
+        })
     }
 
     /// A workload.
@@ -84,7 +90,9 @@ fn check(part: &str) -> Result<(), Refused> {
         && part.len() <= 253
         && part != ".."
         && part != "."
-        && part.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b':'));
+        && part
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b':'));
     if sound {
         Ok(())
     } else {
@@ -103,12 +111,18 @@ mod tests {
 
     #[test]
     fn paths_are_those_of_the_api() {
-        let id = WorkloadId { kind: Kind::Deployment, name: "trace-server".to_owned() };
+        let id = WorkloadId {
+            kind: Kind::Deployment,
+            name: "trace-server".to_owned(),
+        };
         assert_eq!(
             ResourcePath::workload("trace", &id).unwrap().url(),
             "/apis/apps/v1/namespaces/trace/deployments/trace-server"
         );
-        assert_eq!(ResourcePath::pods("trace").unwrap().url(), "/api/v1/namespaces/trace/pods");
+        assert_eq!(
+            ResourcePath::pods("trace").unwrap().url(),
+            "/api/v1/namespaces/trace/pods"
+        );
         assert_eq!(
             ResourcePath::collection("v1", None, "nodes").unwrap().url(),
             "/api/v1/nodes"
@@ -119,7 +133,10 @@ mod tests {
     fn no_name_leads_out_of_its_folder() {
         for bad in ["", "..", "a/b", "a?b", "a%2fb", "a b", "a#b"] {
             assert!(ResourcePath::pods(bad).is_err(), "{bad}");
-            assert!(ResourcePath::pods("trace").unwrap().named(bad).is_err(), "{bad}");
+            assert!(
+                ResourcePath::pods("trace").unwrap().named(bad).is_err(),
+                "{bad}"
+            );
         }
     }
 }

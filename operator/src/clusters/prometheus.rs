@@ -37,7 +37,9 @@ pub struct PrometheusLink {
 // The client may hold credentials.
 impl std::fmt::Debug for PrometheusLink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PrometheusLink").field("who", &self.who).finish_non_exhaustive()
+        f.debug_struct("PrometheusLink")
+            .field("who", &self.who)
+            .finish_non_exhaustive()
     }
 }
 
@@ -60,7 +62,11 @@ struct Entry {
 impl Prometheuses {
     /// A registry whose Secrets are read through `secrets`.
     pub(super) fn new(secrets: Secrets, limits: Limits) -> Self {
-        Self { secrets, limits, entries: Mutex::default() }
+        Self {
+            secrets,
+            limits,
+            entries: Mutex::default(),
+        }
     }
 
     /// The Prometheus of a region. Nothing is asked of it yet.
@@ -76,7 +82,10 @@ impl Prometheuses {
         let access = &region.spec.prometheus;
         let spec = serde_json::to_string(access).unwrap_or_default();
         let mut entry = entry.lock().await;
-        let fresh = entry.checked.is_some_and(|at| at.elapsed() < self.limits.recheck) && entry.spec == spec;
+        let fresh = entry
+            .checked
+            .is_some_and(|at| at.elapsed() < self.limits.recheck)
+            && entry.spec == spec;
         if let (Some(link), true) = (&entry.link, fresh) {
             return Ok(Arc::clone(link));
         }
@@ -87,14 +96,23 @@ impl Prometheuses {
             Some(_) | None => Arc::new(PrometheusLink {
                 who: format!("Prometheus of region {name}"),
                 url: access.url.clone(),
-                http: http_client(access, &secret, self.limits.deadline)
-                    .map_err(|refused| ClusterError::Refused { region: name.clone(), refused })?,
+                http: http_client(access, &secret, self.limits.deadline).map_err(|refused| {
+                    ClusterError::Refused {
+                        region: name.clone(),
+                        refused,
+                    }
+                })?,
                 region: name,
                 slots: Semaphore::new(IN_FLIGHT),
                 deadline: self.limits.deadline,
             }),
         };
-        *entry = Entry { spec, versions, checked: Some(Instant::now()), link: Some(Arc::clone(&link)) };
+        *entry = Entry {
+            spec,
+            versions,
+            checked: Some(Instant::now()),
+            link: Some(Arc::clone(&link)),
+        };
         Ok(link)
     }
 
@@ -116,10 +134,21 @@ struct Secret {
 
 impl Secret {
     fn versions(&self) -> String {
-        let basic = self.basic.iter().flat_map(|(user, password)| [user, password]);
+        let basic = self
+            .basic
+            .iter()
+            .flat_map(|(user, password)| [user, password]);
         let headers = self.headers.iter().map(|(_, value)| value);
-        let all = self.ca.iter().chain(&self.bearer).chain(basic).chain(headers);
-        all.map(|value| format!("{} {};", value.origin(), value.version())).collect()
+        let all = self
+            .ca
+            .iter()
+            .chain(&self.bearer)
+            .chain(basic)
+            .chain(headers);
+        let versions: Vec<String> = all
+            .map(|value| format!("{} {}", value.origin(), value.version()))
+            .collect();
+        versions.join(";")
     }
 }
 
@@ -128,22 +157,29 @@ async fn read(
     access: &PrometheusAccess,
     secrets: &Secrets,
 ) -> Result<Secret, ClusterError> {
-    let value = async |field: &str, reference: &SecretKeyRef| {
-        secrets.value(region, field, reference).await
-    };
+    let value =
+        async |field: &str, reference: &SecretKeyRef| secrets.value(region, field, reference).await;
     let mut out = Secret::default();
     if let Some(reference) = &access.ca_secret_ref {
         out.ca = Some(value("spec.prometheus.caSecretRef", reference).await?);
     }
-    let Some(auth) = &access.auth else { return Ok(out) };
+    let Some(auth) = &access.auth else {
+        return Ok(out);
+    };
     if let Some(reference) = &auth.bearer_token_secret_ref {
         out.bearer = Some(value("spec.prometheus.auth.bearerTokenSecretRef", reference).await?);
     }
     if let Some(basic) = &auth.basic {
-        let user = value("spec.prometheus.auth.basic.usernameSecretRef", &basic.username_secret_ref);
+        let user = value(
+            "spec.prometheus.auth.basic.usernameSecretRef",
+            &basic.username_secret_ref,
+        );
         let user = user.await?;
-        let password =
-            value("spec.prometheus.auth.basic.passwordSecretRef", &basic.password_secret_ref).await?;
+        let password = value(
+            "spec.prometheus.auth.basic.passwordSecretRef",
+            &basic.password_secret_ref,
+        )
+        .await?;
         out.basic = Some((user, password));
     }
     for header in &auth.headers {
@@ -222,14 +258,24 @@ fn headers(
         }
         out.insert(AUTHORIZATION, header_value(&value, from.origin())?);
     }
-    let open = auth.into_iter().flat_map(|auth| &auth.headers).filter_map(|header| {
-        Some((header.name.as_str(), header.value.as_ref()?.as_str(), "spec.prometheus.auth.headers"))
-    });
+    let open = auth
+        .into_iter()
+        .flat_map(|auth| &auth.headers)
+        .filter_map(|header| {
+            Some((
+                header.name.as_str(),
+                header.value.as_ref()?.as_str(),
+                "spec.prometheus.auth.headers",
+            ))
+        });
     for (name, value, origin) in open {
         out.insert(header_name(name)?, header_value(value, origin)?);
     }
     for (name, held) in &secret.headers {
-        out.insert(header_name(name)?, header_value(held.text()?, held.origin())?);
+        out.insert(
+            header_name(name)?,
+            header_value(held.text()?, held.origin())?,
+        );
     }
     Ok(out)
 }
@@ -247,7 +293,12 @@ fn header_name(name: &str) -> Result<HeaderName, Refused> {
 
 fn header_value(value: &str, origin: &str) -> Result<HeaderValue, Refused> {
     let mut header = HeaderValue::from_str(value).map_err(|_| {
-        Refused::new(origin, "set", "it cannot be sent in a header", "use one line of plain characters")
+        Refused::new(
+            origin,
+            "set",
+            "it cannot be sent in a header",
+            "use one line of plain characters",
+        )
     })?;
     header.set_sensitive(true);
     Ok(header)

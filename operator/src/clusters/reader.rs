@@ -78,7 +78,11 @@ impl Reader {
             let request = kube::core::Request::new(path.collection_url())
                 .list(&params)
                 .map_err(|error| self.unfit(&error))?;
-            let page: Page = self.link.gate.pass(self.link.client.request(request)).await?;
+            let page: Page = self
+                .link
+                .gate
+                .pass(self.link.client.request(request))
+                .await?;
             all.extend(page.items);
             if all.len() > MOST {
                 return Err(ClusterError::Answer {

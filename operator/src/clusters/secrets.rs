@@ -25,7 +25,9 @@ pub struct SecretValue {
 
 impl std::fmt::Debug for SecretValue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SecretValue").field("origin", &self.origin).finish_non_exhaustive()
+        f.debug_struct("SecretValue")
+            .field("origin", &self.origin)
+            .finish_non_exhaustive()
     }
 }
 
@@ -37,7 +39,9 @@ impl SecretValue {
 
     /// The value as text without white space around it, as editors and `echo` leave it there.
     pub fn text(&self) -> Result<&str, Refused> {
-        let text = std::str::from_utf8(&self.bytes).map(str::trim).unwrap_or_default();
+        let text = std::str::from_utf8(&self.bytes)
+            .map(str::trim)
+            .unwrap_or_default();
         if text.is_empty() {
             return Err(Refused::new(
                 &self.origin,
@@ -63,7 +67,10 @@ impl SecretValue {
 impl Secrets {
     /// Secrets of `namespace`, read through the hub.
     pub fn new(hub: Reader, namespace: impl Into<String>) -> Self {
-        Self { hub, namespace: namespace.into() }
+        Self {
+            hub,
+            namespace: namespace.into(),
+        }
     }
 
     /// The value that `reference` names; `field` says where the reference stands and `region` in which region.
@@ -80,7 +87,10 @@ impl Secrets {
         };
         let path = ResourcePath::collection("v1", Some(&self.namespace), "secrets")
             .and_then(|all| all.named(name))
-            .map_err(|refused| ClusterError::Refused { region: region.to_owned(), refused })?;
+            .map_err(|refused| ClusterError::Refused {
+                region: region.to_owned(),
+                refused,
+            })?;
         let secret: Secret = self.hub.get(&path).await?.ok_or_else(|| {
             refuse(
                 name.to_owned(),
@@ -91,16 +101,31 @@ impl Secrets {
         let version = format!(
             "{}/{}",
             secret.metadata.uid.as_deref().unwrap_or_default(),
-            secret.metadata.resource_version.as_deref().unwrap_or_default(),
+            secret
+                .metadata
+                .resource_version
+                .as_deref()
+                .unwrap_or_default(),
         );
-        let bytes = secret.data.unwrap_or_default().remove(key).map(|value| value.0);
+        let bytes = secret
+            .data
+            .unwrap_or_default()
+            .remove(key)
+            .map(|value| value.0);
         let bytes = bytes.filter(|bytes| !bytes.is_empty()).ok_or_else(|| {
             refuse(
                 format!("{name}, key {key}"),
                 "the Secret has no such key, or nothing in it",
-                format!("put the value under {key} in Secret {}/{name}", self.namespace),
+                format!(
+                    "put the value under {key} in Secret {}/{name}",
+                    self.namespace
+                ),
             )
         })?;
-        Ok(SecretValue { bytes, version, origin: format!("Secret {}/{name}, key {key}", self.namespace) })
+        Ok(SecretValue {
+            bytes,
+            version,
+            origin: format!("Secret {}/{name}, key {key}", self.namespace),
+        })
     }
 }

@@ -56,8 +56,14 @@ impl Writer {
         operations: &[Op],
         manager: &str,
     ) -> Result<Value, ClusterError> {
-        let url = self.managed(&path.url(), manager);
-        self.send(Method::PATCH, &url, "application/json-patch+json", &operations).await
+        let url = Self::managed(&path.url(), manager);
+        self.send(
+            Method::PATCH,
+            &url,
+            "application/json-patch+json",
+            &operations,
+        )
+        .await
     }
 
     /// Makes an object. That it exists already is [`ClusterError::Exists`].
@@ -67,8 +73,9 @@ impl Writer {
         body: &T,
         manager: &str,
     ) -> Result<Value, ClusterError> {
-        let url = self.managed(collection.collection_url(), manager);
-        self.send(Method::POST, &url, "application/json", body).await
+        let url = Self::managed(collection.collection_url(), manager);
+        self.send(Method::POST, &url, "application/json", body)
+            .await
     }
 
     /// Replaces the status of an object; the body carries the observed `resourceVersion`, so that a status which
@@ -79,7 +86,7 @@ impl Writer {
         body: &T,
         manager: &str,
     ) -> Result<Value, ClusterError> {
-        let url = self.managed(&format!("{}/status", path.url()), manager);
+        let url = Self::managed(&format!("{}/status", path.url()), manager);
         self.send(Method::PUT, &url, "application/json", body).await
     }
 
@@ -89,11 +96,15 @@ impl Writer {
         path: &ResourcePath,
         uid: Option<&str>,
     ) -> Result<Deleted, ClusterError> {
-        let mut body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
+        let mut body =
+            json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
         if let (Some(uid), Some(options)) = (uid, body.as_object_mut()) {
             options.insert("preconditions".to_owned(), json!({"uid": uid}));
         }
-        match self.send::<_, Value>(Method::DELETE, &path.url(), "application/json", &body).await {
+        match self
+            .send::<_, Value>(Method::DELETE, &path.url(), "application/json", &body)
+            .await
+        {
             Ok(_) => Ok(Deleted::Accepted),
             Err(ClusterError::NotFound { .. }) => Ok(Deleted::Gone),
             Err(other) => Err(other),
@@ -117,7 +128,10 @@ impl Writer {
             "deleteOptions": {"preconditions": {"uid": uid}},
         });
         let url = format!("{}/eviction", path.url());
-        match self.send::<_, Value>(Method::POST, &url, "application/json", &body).await {
+        match self
+            .send::<_, Value>(Method::POST, &url, "application/json", &body)
+            .await
+        {
             Ok(_) => Ok(Evicted::Accepted),
             Err(ClusterError::NotFound { .. } | ClusterError::Moved { .. }) => Ok(Evicted::Gone),
             Err(ClusterError::Throttled { .. }) => Ok(Evicted::Blocked),
@@ -126,9 +140,12 @@ impl Writer {
     }
 
     /// Unknown fields are refused, not dropped: a typing error of ours must not look like a success.
-    fn managed(&self, url: &str, manager: &str) -> String {
-        let sound: String =
-            manager.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(64).collect();
+    fn managed(url: &str, manager: &str) -> String {
+        let sound: String = manager
+            .chars()
+            .filter(|c| c.is_ascii_alphanumeric() || *c == '-')
+            .take(64)
+            .collect();
         format!("{url}?fieldManager={sound}&fieldValidation=Strict")
     }
 

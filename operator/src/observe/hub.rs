@@ -41,8 +41,11 @@ pub(super) async fn read(
 ) -> Result<Option<Hub>, ObserveError> {
     let hub = clusters.hub_reader();
     let path = collection(Some(namespace), "allocatorpolicies")?.named(name)?;
-    let Some(policy) = hub.get::<AllocatorPolicy>(&path).await? else { return Ok(None) };
-    let class = collection(None, "allocatorclasses")?.named(policy.spec.allocator.class.as_str())?;
+    let Some(policy) = hub.get::<AllocatorPolicy>(&path).await? else {
+        return Ok(None);
+    };
+    let class =
+        collection(None, "allocatorclasses")?.named(policy.spec.allocator.class.as_str())?;
     let regions = collection(None, "allocatorregions")?;
     let rollouts = collection(Some(namespace), "allocatorrollouts")?;
     let of_policy = format!("{POLICY_LABEL}={name}");
@@ -53,11 +56,16 @@ pub(super) async fn read(
     )
     .await?;
     let hub_uid = clusters.hub_uid().await?;
-    let regions: BTreeMap<Region, AllocatorRegion> =
-        regions.into_iter().map(|region| (Region::new(region.name_any()), region)).collect();
+    let regions: BTreeMap<Region, AllocatorRegion> = regions
+        .into_iter()
+        .map(|region| (Region::new(region.name_any()), region))
+        .collect();
     let names: BTreeSet<String> = regions.keys().map(ToString::to_string).collect();
     let rollouts = own(&policy, rollouts);
-    let attempts = rollouts.iter().map(translate::attempt).collect::<Result<_, _>>()?;
+    let attempts = rollouts
+        .iter()
+        .map(translate::attempt)
+        .collect::<Result<_, _>>()?;
     Ok(Some(Hub {
         intent: translate::intent(&policy, class.as_ref(), &names),
         claim: Claim::new(format!("{hub_uid}/{namespace}/{name}")),
@@ -75,8 +83,17 @@ fn own(policy: &AllocatorPolicy, mut rollouts: Vec<AllocatorRollout>) -> Vec<All
         rollout.spec.plan.policy_uid == uid && rollout.metadata.deletion_timestamp.is_none()
     });
     rollouts.sort_by_key(|rollout| {
-        let made = rollout.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        (made, rollout.spec.plan.policy_generation, rollout.spec.plan.attempt, rollout.name_any())
+        let made = rollout
+            .metadata
+            .creation_timestamp
+            .as_ref()
+            .map(|time| time.0);
+        (
+            made,
+            rollout.spec.plan.policy_generation,
+            rollout.spec.plan.attempt,
+            rollout.name_any(),
+        )
     });
     rollouts
 }

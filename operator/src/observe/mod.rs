@@ -51,18 +51,51 @@ pub async fn world(
     name: &str,
     now: Timestamp,
 ) -> Result<Option<Seen>, ObserveError> {
-    let Some(hub) = hub::read(clusters, namespace, name).await? else { return Ok(None) };
+    // On the heap: a pass holds this for as long as it lasts, and many passes run at once.
+    Box::pin(read(clusters, namespace, name, now)).await
+}
+
+async fn read(
+    clusters: &Clusters,
+    namespace: &str,
+    name: &str,
+    now: Timestamp,
+) -> Result<Option<Seen>, ObserveError> {
+    let Some(hub) = hub::read(clusters, namespace, name).await? else {
+        return Ok(None);
+    };
     let mut seen = look(clusters, hub, namespace, now).await;
     let questions = needs(&seen.seen.world);
-    let Some(spec) = seen.seen.rollouts.last().map(|rollout| series::of_plan(&rollout.spec.plan))
+    let Some(spec) = seen
+        .seen
+        .rollouts
+        .last()
+        .map(|rollout| series::of_plan(&rollout.spec.plan))
     else {
         return Ok(Some(seen.seen));
     };
-    let containers = seen.seen.world.attempts.last().map(containers).unwrap_or_default();
+    let containers = seen
+        .seen
+        .world
+        .attempts
+        .last()
+        .map(containers)
+        .unwrap_or_default();
     let asked = questions.iter().map(async |(name, need)| {
-        let view = seen.seen.world.regions.get(name).and_then(|view| view.cluster.as_ref().ok());
-        let question =
-            Question { spec: &spec, need, namespace, containers: &containers, view, now };
+        let view = seen
+            .seen
+            .world
+            .regions
+            .get(name)
+            .and_then(|view| view.cluster.as_ref().ok());
+        let question = Question {
+            spec: &spec,
+            need,
+            namespace,
+            containers: &containers,
+            view,
+            now,
+        };
         let answer = match seen.regions.get(name) {
             Some(region) => region::metrics(clusters, region, &question).await,
             None => Err(absent(name)),
@@ -101,7 +134,13 @@ async fn look(clusters: &Clusters, hub: Hub, namespace: &str, now: Timestamp) ->
             reached.insert(name.clone(), cluster);
             view
         });
-        views.insert(name, RegionView { cluster, metrics: None });
+        views.insert(
+            name,
+            RegionView {
+                cluster,
+                metrics: None,
+            },
+        );
     }
     let (intent, frozen) = match hub.intent {
         Ok(intent) => (Ok(intent.plan), Some(intent.frozen)),
@@ -115,9 +154,17 @@ async fn look(clusters: &Clusters, hub: Hub, namespace: &str, now: Timestamp) ->
         regions: views,
         claim: hub.claim,
     };
-    let seen =
-        Seen { world, policy: hub.policy, rollouts: hub.rollouts, frozen, clusters: reached };
-    Looked { seen, regions: hub.regions }
+    let seen = Seen {
+        world,
+        policy: hub.policy,
+        rollouts: hub.rollouts,
+        frozen,
+        clusters: reached,
+    };
+    Looked {
+        seen,
+        regions: hub.regions,
+    }
 }
 
 /// What is looked for: by the newest attempt's own plan, else by what the policy asks for. `None`: there is neither.
@@ -130,25 +177,46 @@ fn wanted(hub: &Hub, namespace: &str) -> Option<Wanted> {
     };
     let attempt = hub.attempts.last().zip(hub.rollouts.last());
     let attempt = attempt.map(|(attempt, rollout)| by(&attempt.plan, &rollout.spec.plan.target));
-    attempt.or_else(|| hub.intent.as_ref().ok().map(|intent| by(&intent.plan, &intent.frozen.target)))
+    attempt.or_else(|| {
+        hub.intent
+            .as_ref()
+            .ok()
+            .map(|intent| by(&intent.plan, &intent.frozen.target))
+    })
 }
 
 /// Every region that the policy's intent, its newest attempt or an attempt that has not ended names.
 fn concerned(hub: &Hub) -> BTreeSet<Region> {
     let open = |attempt: &&Attempt| {
-        attempt.position.as_ref().is_none_or(|position| position.ending.is_none())
+        attempt
+            .position
+            .as_ref()
+            .is_none_or(|position| position.ending.is_none())
     };
-    let plans = hub.attempts.iter().filter(open).chain(hub.attempts.last()).map(|a| &a.plan);
+    let plans = hub
+        .attempts
+        .iter()
+        .filter(open)
+        .chain(hub.attempts.last())
+        .map(|a| &a.plan);
     plans
         .chain(hub.intent.as_ref().ok().map(|intent| &intent.plan))
-        .flat_map(|plan| plan.waves.iter().flat_map(|wave| &wave.regions).chain(&plan.control))
+        .flat_map(|plan| {
+            plan.waves
+                .iter()
+                .flat_map(|wave| &wave.regions)
+                .chain(&plan.control)
+        })
         .cloned()
         .collect()
 }
 
 /// The judged container of every workload that an attempt has chosen.
 fn containers(attempt: &Attempt) -> BTreeMap<WorkloadId, String> {
-    let regions = attempt.position.iter().flat_map(|position| position.regions.values());
+    let regions = attempt
+        .position
+        .iter()
+        .flat_map(|position| position.regions.values());
     regions
         .flat_map(|state| &state.workloads)
         .map(|(id, work)| (id.clone(), work.container.clone()))
@@ -156,5 +224,7 @@ fn containers(attempt: &Attempt) -> BTreeMap<WorkloadId, String> {
 }
 
 fn absent(name: &Region) -> Unseen {
-    Unseen { because: format!("there is no AllocatorRegion {name}") }
+    Unseen {
+        because: format!("there is no AllocatorRegion {name}"),
+    }
 }

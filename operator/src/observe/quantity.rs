@@ -3,7 +3,9 @@
 /// Bytes, rounded up as Kubernetes does.
 pub(super) fn bytes(text: &str) -> Option<u64> {
     let text = text.strip_prefix('+').unwrap_or(text);
-    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
+        .unwrap_or(text.len());
     let (number, suffix) = text.split_at_checked(end)?;
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && part.is_empty() || part.contains('.') {
@@ -11,7 +13,9 @@ pub(super) fn bytes(text: &str) -> Option<u64> {
     }
     let digits: u128 = format!("{whole}{part}").parse().ok()?;
     let (factor, divisor) = scale(suffix)?;
-    let below = 10_u128.checked_pow(u32::try_from(part.len()).ok()?)?.checked_mul(divisor)?;
+    let below = 10_u128
+        .checked_pow(u32::try_from(part.len()).ok()?)?
+        .checked_mul(divisor)?;
     let total = digits.checked_mul(factor)?.div_ceil(below);
     u64::try_from(total).ok()
 }

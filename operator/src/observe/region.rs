@@ -10,8 +10,8 @@ use heapfleet_core::world::{ClusterView, Metrics, MetricsNeed, Unseen};
 use heapfleet_crds as crds;
 use heapfleet_crds::AllocatorRegion;
 use jiff::Timestamp;
-use kube::ResourceExt as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::ResourceExt as _;
 
 use super::prometheus::{Ask, Limits, Prometheus, PrometheusError, look};
 use super::series::SeriesSpec;
@@ -43,7 +43,9 @@ pub(super) async fn cluster(
     };
     match tokio::time::timeout(LOOK, looking).await {
         Ok(Ok(seen)) => Ok(seen),
-        Ok(Err(error)) => Err(Unseen { because: error.to_string() }),
+        Ok(Err(error)) => Err(Unseen {
+            because: error.to_string(),
+        }),
         Err(_) => Err(Unseen {
             because: format!(
                 "API server of region {}: no complete answer within {}",
@@ -56,8 +58,12 @@ pub(super) async fn cluster(
 
 fn scope(region: &AllocatorRegion, wanted: &Wanted) -> Result<Scope, ClusterError> {
     let selector = |field: &str, selector: &crds::Selector| {
-        workloads::selector(field, LabelSelector::from(selector))
-            .map_err(|refused| ClusterError::Refused { region: region.name_any(), refused })
+        workloads::selector(field, LabelSelector::from(selector)).map_err(|refused| {
+            ClusterError::Refused {
+                region: region.name_any(),
+                refused,
+            }
+        })
     };
     let spec = &region.spec;
     Ok(Scope {
@@ -90,11 +96,19 @@ pub(super) async fn metrics(
     question: &Question<'_>,
 ) -> Result<Metrics, Unseen> {
     let need = question.need;
-    let judged = question.containers.iter().filter(|(id, _)| need.workloads.contains(id));
-    let judged = judged.map(|(id, container)| (id.clone(), container.clone())).collect();
+    let judged = question
+        .containers
+        .iter()
+        .filter(|(id, _)| need.workloads.contains(id));
+    let judged = judged
+        .map(|(id, container)| (id.clone(), container.clone()))
+        .collect();
     let known = question.view.map(known_pods).unwrap_or_default();
     let access = &region.spec.prometheus;
-    let matchers = access.matchers.iter().map(|(key, value)| (key.clone(), value.to_string()));
+    let matchers = access
+        .matchers
+        .iter()
+        .map(|(key, value)| (key.clone(), value.to_string()));
     let ask = Ask {
         spec: question.spec,
         proof_only: need.proof_only,
@@ -110,7 +124,9 @@ pub(super) async fn metrics(
         let link = clusters.prometheus(region).await?;
         look(&Prometheus::new(link, Limits::default())?, &ask).await
     };
-    asked.await.map_err(|error: PrometheusError| Unseen { because: error.to_string() })
+    asked.await.map_err(|error: PrometheusError| Unseen {
+        because: error.to_string(),
+    })
 }
 
 /// Whether a region's Prometheus answers.
@@ -123,12 +139,19 @@ pub async fn prometheus_answers(
         let now = Timestamp::now().as_millisecond();
         Prometheus::new(link, Limits::default())?.answers(now).await
     };
-    asked.await.map_err(|error: PrometheusError| Unseen { because: error.to_string() })
+    asked.await.map_err(|error: PrometheusError| Unseen {
+        because: error.to_string(),
+    })
 }
 
 fn known_pods(view: &ClusterView) -> BTreeMap<String, WorkloadId> {
     let workloads = view.workloads.iter();
     workloads
-        .flat_map(|(id, workload)| workload.pods.iter().map(|pod| (pod.name.clone(), id.clone())))
+        .flat_map(|(id, workload)| {
+            workload
+                .pods
+                .iter()
+                .map(|pod| (pod.name.clone(), id.clone()))
+        })
         .collect()
 }

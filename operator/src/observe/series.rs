@@ -100,7 +100,10 @@ pub fn of_plan(plan: &crds::Plan) -> SeriesSpec {
     let analysis = &plan.analysis;
     let mut judged = vec![(
         SeriesId::Rss,
-        analysis.rss.as_ref().map_or_else(|| probe(PROBE_RSS, Aggregate::Sum), declared),
+        analysis
+            .rss
+            .as_ref()
+            .map_or_else(|| probe(PROBE_RSS, Aggregate::Sum), declared),
     )];
     let optional = [
         (SeriesId::Cache, analysis.cache.as_ref()),
@@ -108,9 +111,17 @@ pub fn of_plan(plan: &crds::Plan) -> SeriesSpec {
         (SeriesId::Requests, analysis.requests.as_ref()),
     ];
     judged.extend(
-        optional.into_iter().filter_map(|(id, series)| Some((id, declared(series?)))),
+        optional
+            .into_iter()
+            .filter_map(|(id, series)| Some((id, declared(series?)))),
     );
-    judged.extend(analysis.cache_capacity.as_ref().and_then(capacity).map(|s| (SeriesId::Capacity, s)));
+    judged.extend(
+        analysis
+            .cache_capacity
+            .as_ref()
+            .and_then(capacity)
+            .map(|s| (SeriesId::Capacity, s)),
+    );
     SeriesSpec {
         judged,
         guardrails: analysis
@@ -131,7 +142,10 @@ pub(super) fn raw_step(block: Duration) -> Duration {
 }
 
 fn block(analysis: &crds::Analysis) -> Duration {
-    let written = analysis.block_duration.millis().and_then(|millis| u64::try_from(millis).ok());
+    let written = analysis
+        .block_duration
+        .millis()
+        .and_then(|millis| u64::try_from(millis).ok());
     // The schema keeps it at a second and more; a plan that says otherwise was refused before anything asks.
     Duration::from_millis(written.unwrap_or(300_000).max(1_000))
 }
@@ -186,14 +200,21 @@ fn guardrail(guardrail: &crds::Guardrail) -> Option<Guardrail> {
     if let Some(ratio) = &guardrail.ratio {
         let (numerator, denominator) = (declared(&ratio.numerator), declared(&ratio.denominator));
         return Some(match ratio.of {
-            crds::RatioOf::Amount => Guardrail::Quotient { numerator, denominator },
-            crds::RatioOf::Events => {
-                Guardrail::Count { events: numerator, per: Some(denominator) }
-            }
+            crds::RatioOf::Amount => Guardrail::Quotient {
+                numerator,
+                denominator,
+            },
+            crds::RatioOf::Events => Guardrail::Count {
+                events: numerator,
+                per: Some(denominator),
+            },
         });
     }
     let count = guardrail.count.as_ref()?;
-    Some(Guardrail::Count { events: declared(count), per: None })
+    Some(Guardrail::Count {
+        events: declared(count),
+        per: None,
+    })
 }
 
 fn source(metric: Option<&str>, promql: Option<&str>) -> Source {
@@ -206,7 +227,10 @@ fn source(metric: Option<&str>, promql: Option<&str>) -> Source {
 }
 
 fn texts(matchers: &BTreeMap<String, crds::LabelText>) -> BTreeMap<String, String> {
-    matchers.iter().map(|(key, value)| (key.clone(), value.to_string())).collect()
+    matchers
+        .iter()
+        .map(|(key, value)| (key.clone(), value.to_string()))
+        .collect()
 }
 
 fn aggregate(aggregate: crds::Aggregate) -> Aggregate {

@@ -71,23 +71,36 @@ pub(super) fn matrix(who: &str, code: u16, body: &[u8]) -> Result<Vec<RawSeries>
     if answer.status != "success" {
         return Err(refusal(who, code, &answer));
     }
-    if let Some(warning) = answer.warnings.iter().find(|text| !text.starts_with("PromQL info:")) {
-        return Err(PrometheusError::Partial { who: who.to_owned(), warning: stable(warning) });
+    if let Some(warning) = answer
+        .warnings
+        .iter()
+        .find(|text| !text.starts_with("PromQL info:"))
+    {
+        return Err(PrometheusError::Partial {
+            who: who.to_owned(),
+            warning: stable(warning),
+        });
     }
-    let data = answer.data.filter(|data| data.result_type == "matrix").ok_or_else(|| {
-        PrometheusError::Answer {
+    let data = answer
+        .data
+        .filter(|data| data.result_type == "matrix")
+        .ok_or_else(|| PrometheusError::Answer {
             who: who.to_owned(),
             because: "an answer that is not a matrix of samples".to_owned(),
-        }
-    })?;
+        })?;
     Ok(data.result.into_iter().map(series).collect())
 }
 
 fn refusal(who: &str, code: u16, answer: &Answer<'_>) -> PrometheusError {
     let who = who.to_owned();
     match (code, answer.error_type.as_str()) {
-        (401 | 403 | 404 | 429, _) | (500..=599, "" | "unavailable" | "internal" | "server_error") => {
-            PrometheusError::Status { who, code, clause: status_clause(code) }
+        (401 | 403 | 404 | 429, _)
+        | (500..=599, "" | "unavailable" | "internal" | "server_error") => {
+            PrometheusError::Status {
+                who,
+                code,
+                clause: status_clause(code),
+            }
         }
         (_, "timeout") => PrometheusError::Query {
             who,
@@ -113,7 +126,10 @@ fn series(item: Item<'_>) -> RawSeries {
         let at = millis(at)?;
         value.is_finite().then_some((at, value))
     });
-    RawSeries { samples: samples.collect(), labels: item.metric }
+    RawSeries {
+        samples: samples.collect(),
+        labels: item.metric,
+    }
 }
 
 /// Seconds to whole milliseconds, the resolution of Prometheus.
@@ -122,7 +138,11 @@ fn millis(seconds: f64) -> Option<i64> {
     if !(0.0..9.0e15).contains(&millis) {
         return None;
     }
-    #[expect(clippy::as_conversions, clippy::cast_possible_truncation, reason = "whole and in range, as checked")]
+    #[expect(
+        clippy::as_conversions,
+        clippy::cast_possible_truncation,
+        reason = "whole and in range, as checked"
+    )]
     let whole = millis as i64;
     Some(whole)
 }
@@ -144,7 +164,10 @@ mod tests {
         .unwrap();
         assert_eq!(series.len(), 1);
         assert_eq!(series[0].labels["pod"], "a");
-        assert_eq!(series[0].samples, [(1_700_000_000_250, 1.5), (1_700_000_004_001, 2e9)]);
+        assert_eq!(
+            series[0].samples,
+            [(1_700_000_000_250, 1.5), (1_700_000_004_001, 2e9)]
+        );
     }
 
     #[test]
@@ -172,8 +195,18 @@ mod tests {
     #[test]
     fn refusals_are_told_apart() {
         let cases = [
-            (503, "Service Unavailable", Class::Transient, "it is not ready"),
-            (404, "404 page not found", Class::Invalid, "no Prometheus API"),
+            (
+                503,
+                "Service Unavailable",
+                Class::Transient,
+                "it is not ready",
+            ),
+            (
+                404,
+                "404 page not found",
+                Class::Invalid,
+                "no Prometheus API",
+            ),
             (401, "Unauthorized", Class::Forbidden, "credentials"),
             (
                 422,

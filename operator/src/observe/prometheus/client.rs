@@ -27,7 +27,11 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { look_deadline: Duration::from_secs(30), points: 50_000, most: 4_000_000 }
+        Self {
+            look_deadline: Duration::from_secs(30),
+            points: 50_000,
+            most: 4_000_000,
+        }
     }
 }
 
@@ -41,7 +45,9 @@ pub struct Prometheus {
 // The client has no text form.
 impl std::fmt::Debug for Prometheus {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Prometheus").field("link", &self.link).finish_non_exhaustive()
+        f.debug_struct("Prometheus")
+            .field("link", &self.link)
+            .finish_non_exhaustive()
     }
 }
 
@@ -53,7 +59,11 @@ impl Prometheus {
             who: link.who.clone(),
             because: "its url is not one".to_owned(),
         })?;
-        Ok(Self { link, client, limits })
+        Ok(Self {
+            link,
+            client,
+            limits,
+        })
     }
 
     /// How people call it.
@@ -87,17 +97,31 @@ impl Prometheus {
         let deadline = self.link.deadline;
         match tokio::time::timeout(deadline, self.ask(query, at)).await {
             Ok(answer) => answer,
-            Err(_) => Err(PrometheusError::Deadline { who: self.link.who.clone(), deadline }),
+            Err(_) => Err(PrometheusError::Deadline {
+                who: self.link.who.clone(),
+                deadline,
+            }),
         }
     }
 
     async fn ask(&self, query: &str, at: i64) -> Result<Vec<RawSeries>, PrometheusError> {
         let timeout = i64::try_from(self.link.deadline.as_millis()).unwrap_or(i64::MAX);
-        let request = self.client.query(query).query("time", seconds(at)).timeout(timeout);
-        let mut response = request.post_raw().await.map_err(|error| self.broken(&error))?;
+        let request = self
+            .client
+            .query(query)
+            .query("time", seconds(at))
+            .timeout(timeout);
+        let mut response = request
+            .post_raw()
+            .await
+            .map_err(|error| self.broken(&error))?;
         let code = response.status().as_u16();
         let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| self.broken(&error))? {
+        while let Some(chunk) = response
+            .chunk()
+            .await
+            .map_err(|error| self.broken(&error))?
+        {
             body.extend_from_slice(&chunk);
             if body.len() > LARGEST {
                 return Err(PrometheusError::Answer {
@@ -110,6 +134,9 @@ impl Prometheus {
     }
 
     fn broken(&self, error: &(dyn std::error::Error + 'static)) -> PrometheusError {
-        PrometheusError::Unreachable { who: self.link.who.clone(), clause: transport_clause(error) }
+        PrometheusError::Unreachable {
+            who: self.link.who.clone(),
+            clause: transport_clause(error),
+        }
     }
 }

@@ -77,11 +77,17 @@ impl PrometheusError {
     /// What kind of failure it is.
     pub fn class(&self) -> Class {
         match self {
-            Self::Unreachable { .. } | Self::Deadline { .. } | Self::Partial { .. } => Class::Transient,
-            Self::Status { code: 401 | 403, .. } => Class::Forbidden,
+            Self::Status {
+                code: 401 | 403, ..
+            } => Class::Forbidden,
             Self::Status { code: 429, .. } => Class::Throttled,
-            Self::Status { code: 500..=599, .. } => Class::Transient,
-            Self::Query { lasting: false, .. } => Class::Transient,
+            Self::Unreachable { .. }
+            | Self::Deadline { .. }
+            | Self::Partial { .. }
+            | Self::Status {
+                code: 500..=599, ..
+            }
+            | Self::Query { lasting: false, .. } => Class::Transient,
             Self::Status { .. }
             | Self::Query { lasting: true, .. }
             | Self::Answer { .. }
@@ -126,10 +132,15 @@ mod tests {
 
     #[test]
     fn messages_stand_still() {
-        let first = "receive series from Addr: 10.2.3.4:10901 LabelSets: {} failed after 5.002s: rpc error";
-        let then = "receive series from Addr: 10.2.3.9:10901 LabelSets: {} failed after 4.981s: rpc error";
+        let first =
+            "receive series from Addr: 10.2.3.4:10901 LabelSets: {} failed after 5.002s: rpc error";
+        let then =
+            "receive series from Addr: 10.2.3.9:10901 LabelSets: {} failed after 4.981s: rpc error";
         assert_eq!(stable(first), stable(then));
-        assert_eq!(stable(first), "receive series from Addr: … LabelSets: {} failed after … rpc error");
+        assert_eq!(
+            stable(first),
+            "receive series from Addr: … LabelSets: {} failed after … rpc error"
+        );
         assert_eq!(stable(&"ab ".repeat(100)).chars().count(), 160);
     }
 }

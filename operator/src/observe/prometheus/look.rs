@@ -15,7 +15,9 @@ use super::error::PrometheusError;
 use super::merge::{one_line, seconds};
 use super::promql::{Label, Matchers, Pattern, Query, names_pod_of};
 use crate::clusters::Refused;
-use crate::observe::series::{Aggregate, Guardrail, Series, SeriesSpec, Source, exposure_of, raw_step};
+use crate::observe::series::{
+    Aggregate, Guardrail, Series, SeriesSpec, Source, exposure_of, raw_step,
+};
 
 /// The first, newest stretch that is asked for; it shows how dense the samples are.
 const FIRST: i64 = 300_000;
@@ -91,7 +93,10 @@ pub async fn look(prometheus: &Prometheus, ask: &Ask<'_>) -> Result<Metrics, Pro
     let reading = try_join_all(lines.iter().map(|line| read(prometheus, line, ask)));
     let read = tokio::time::timeout(deadline, reading)
         .await
-        .map_err(|_| PrometheusError::Deadline { who: prometheus.who().to_owned(), deadline })??;
+        .map_err(|_| PrometheusError::Deadline {
+            who: prometheus.who().to_owned(),
+            deadline,
+        })??;
     let mut pods: BTreeMap<String, PodSeries> = BTreeMap::new();
     for (line, series) in lines.iter().zip(&read) {
         place(ask, line, series, &mut pods);
@@ -122,7 +127,10 @@ fn lines(ask: &Ask<'_>) -> Result<Vec<Line>, Refused> {
                     .quantile(*quantile);
                 out.push(by_block(part, buckets, query, spec.block));
             }
-            Guardrail::Quotient { numerator, denominator } => {
+            Guardrail::Quotient {
+                numerator,
+                denominator,
+            } => {
                 let pod = Label::new(&numerator.pod_label)?;
                 let above = rates(ask, numerator)?.sum_by(&[&pod]);
                 let below = rates(ask, denominator)?
@@ -186,8 +194,11 @@ fn vector(ask: &Ask<'_>, series: &Series) -> Result<Query, Refused> {
         .is(&Label::new("namespace")?, ask.namespace)
         .like(&Label::new(&series.pod_label)?, &pods);
     if series.by_container {
-        let containers: BTreeSet<Pattern> =
-            ask.workloads.values().map(|name| Pattern::literal(name)).collect();
+        let containers: BTreeSet<Pattern> = ask
+            .workloads
+            .values()
+            .map(|name| Pattern::literal(name))
+            .collect();
         let containers: Vec<Pattern> = containers.into_iter().collect();
         matchers = matchers.like(&Label::new("container")?, &containers);
     }
@@ -229,7 +240,9 @@ async fn read(
         .buffer_unordered(SIDE_BY_SIDE);
     let mut all = Joined::new(prometheus.who(), limits.most);
     all.add(newest)?;
-    let all = older.try_fold(all, async |mut all, part| all.add(part).map(|()| all)).await?;
+    let all = older
+        .try_fold(all, async |mut all, part| all.add(part).map(|()| all))
+        .await?;
     Ok(all.finish())
 }
 
@@ -267,13 +280,21 @@ struct Joined<'a> {
 
 impl<'a> Joined<'a> {
     fn new(who: &'a str, most: usize) -> Self {
-        Self { who, most, count: 0, series: BTreeMap::new() }
+        Self {
+            who,
+            most,
+            count: 0,
+            series: BTreeMap::new(),
+        }
     }
 
     fn add(&mut self, part: Vec<RawSeries>) -> Result<(), PrometheusError> {
         for one in part {
             self.count += one.samples.len();
-            self.series.entry(one.labels).or_default().extend(one.samples);
+            self.series
+                .entry(one.labels)
+                .or_default()
+                .extend(one.samples);
         }
         if self.count > self.most {
             return Err(PrometheusError::Answer {
@@ -289,7 +310,12 @@ impl<'a> Joined<'a> {
 
     fn finish(self) -> Vec<RawSeries> {
         let series = self.series.into_iter();
-        series.map(|(labels, samples)| RawSeries { labels, samples: samples.into_iter().collect() }).collect()
+        series
+            .map(|(labels, samples)| RawSeries {
+                labels,
+                samples: samples.into_iter().collect(),
+            })
+            .collect()
     }
 }
 
@@ -297,7 +323,9 @@ impl<'a> Joined<'a> {
 fn place(ask: &Ask<'_>, line: &Line, all: &[RawSeries], pods: &mut BTreeMap<String, PodSeries>) {
     let mut by_pod: BTreeMap<&str, Vec<&RawSeries>> = BTreeMap::new();
     for series in all.iter().filter(|series| !series.samples.is_empty()) {
-        let Some(pod) = series.labels.get(&line.pod_label) else { continue };
+        let Some(pod) = series.labels.get(&line.pod_label) else {
+            continue;
+        };
         if is_meant(ask, line, series, pod) {
             by_pod.entry(pod).or_default().push(series);
         }
@@ -309,7 +337,9 @@ fn place(ask: &Ask<'_>, line: &Line, all: &[RawSeries], pods: &mut BTreeMap<Stri
                 let mut samples = one_line(series, line.aggregate);
                 if line.shift != 0 {
                     let shift = seconds(line.shift);
-                    samples.iter_mut().for_each(|(at, _)| *at += shift);
+                    for (at, _) in &mut samples {
+                        *at += shift;
+                    }
                 }
                 into.series.insert(id.clone(), samples);
             }
@@ -322,7 +352,11 @@ fn place(ask: &Ask<'_>, line: &Line, all: &[RawSeries], pods: &mut BTreeMap<Stri
 fn is_meant(ask: &Ask<'_>, line: &Line, series: &RawSeries, pod: &str) -> bool {
     let judged = match ask.known.get(pod) {
         Some(owner) => ask.workloads.get(owner),
-        None => ask.workloads.iter().find(|(id, _)| names_pod_of(id, pod)).map(|(_, name)| name),
+        None => ask
+            .workloads
+            .iter()
+            .find(|(id, _)| names_pod_of(id, pod))
+            .map(|(_, name)| name),
     };
     judged.is_some_and(|name| !line.by_container || series.labels.get("container") == Some(name))
 }
@@ -330,8 +364,15 @@ fn is_meant(ask: &Ask<'_>, line: &Line, series: &RawSeries, pod: &str) -> bool {
 /// The newest sample of each allocator that was seen in the process.
 fn proofs(series: &[&RawSeries], into: &mut BTreeMap<String, f64>) {
     for one in series {
-        let Some(allocator) = one.labels.get("allocator") else { continue };
-        let newest = one.samples.iter().filter(|(_, value)| *value > 0.5).map(|(at, _)| *at).max();
+        let Some(allocator) = one.labels.get("allocator") else {
+            continue;
+        };
+        let newest = one
+            .samples
+            .iter()
+            .filter(|(_, value)| *value > 0.5)
+            .map(|(at, _)| *at)
+            .max();
         if let Some(at) = newest {
             let held = into.entry(allocator.clone()).or_insert(f64::NEG_INFINITY);
             *held = held.max(seconds(at));

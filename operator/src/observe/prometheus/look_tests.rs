@@ -35,7 +35,7 @@ fn spec() -> SeriesSpec {
         guardrails: Vec::new(),
         proof: series("heapfleet_probe_allocator_info", true),
         start: series("heapfleet_probe_start_time_seconds", true),
-        block: Duration::from_secs(60),
+        block: Duration::from_mins(1),
     }
 }
 
@@ -48,7 +48,10 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let id = |name: &str| WorkloadId { kind: Kind::Deployment, name: name.to_owned() };
+        let id = |name: &str| WorkloadId {
+            kind: Kind::Deployment,
+            name: name.to_owned(),
+        };
         Self {
             spec: spec(),
             workloads: BTreeMap::from([(id("trace"), "server".to_owned())]),
@@ -93,7 +96,9 @@ fn at(server: &MockServer) -> Prometheus {
     prometheus(&server.uri(), Duration::from_secs(5), Limits::default())
 }
 
-async fn answering(reply: impl Fn(&Asked) -> ResponseTemplate + Send + Sync + 'static) -> MockServer {
+async fn answering(
+    reply: impl Fn(&Asked) -> ResponseTemplate + Send + Sync + 'static,
+) -> MockServer {
     let server = MockServer::start().await;
     Mock::given(method("POST"))
         .and(path("/api/v1/query"))
@@ -116,16 +121,26 @@ impl Asked {
         let url = reqwest::Url::parse(&format!("http://x/?{body}")).unwrap();
         let fields: BTreeMap<String, String> = url.query_pairs().into_owned().collect();
         let field = |name: &str| fields.get(name).cloned().unwrap_or_default();
-        Self { query: field("query"), time: field("time"), timeout: field("timeout") }
+        Self {
+            query: field("query"),
+            time: field("time"),
+            timeout: field("timeout"),
+        }
     }
 
     /// The stretch that is asked for, milliseconds since the epoch.
     fn stretch(&self) -> (i64, i64) {
-        let to = (self.time.parse::<f64>().unwrap() * 1_000.0).round() as i64;
+        let to = millis(&self.time);
         let (_, window) = self.query.rsplit_once('[').unwrap();
         let millis: i64 = window.split("ms").next().unwrap().parse().unwrap();
         (to - millis, to)
     }
+}
+
+/// Seconds with at most three decimals, as milliseconds.
+fn millis(text: &str) -> i64 {
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    format!("{whole}{part:0<3}").parse().unwrap()
 }
 
 fn matrix(result: &str) -> ResponseTemplate {
@@ -174,13 +189,19 @@ async fn samples_go_to_the_pods_that_they_are_of() {
     .await;
     let scene = Scene::new();
     let seen = look(&at(&server), &scene.ask(60)).await.unwrap();
-    assert_eq!(seen.pods.keys().collect::<Vec<_>>(), ["trace-6d5c7f8b9d-x7k2p"]);
+    assert_eq!(
+        seen.pods.keys().collect::<Vec<_>>(),
+        ["trace-6d5c7f8b9d-x7k2p"]
+    );
     let pod = &seen.pods["trace-6d5c7f8b9d-x7k2p"];
     assert_eq!(pod.series[&SeriesId::Rss], [(1_699_999_990.25, 100.0)]);
     assert_eq!(pod.series[&SeriesId::Cache], [(1_699_999_990.0, 42.0)]);
     assert_eq!(pod.starts, [1_699_999_000.02, 1_699_999_500.0]);
     assert_eq!(
-        pod.allocators.iter().map(|(name, at)| (name.as_str(), *at)).collect::<Vec<_>>(),
+        pod.allocators
+            .iter()
+            .map(|(name, at)| (name.as_str(), *at))
+            .collect::<Vec<_>>(),
         [("glibc", 1_699_999_980.0), ("jemalloc", 1_699_999_995.0)]
     );
 }
@@ -191,17 +212,31 @@ async fn queries_carry_their_scope_escaped_and_end_at_the_time_of_the_look() {
     let scene = Scene::new();
     let seen = look(&at(&server), &scene.ask(60)).await.unwrap();
     assert!(seen.pods.is_empty());
-    let asked: Vec<Asked> =
-        server.received_requests().await.unwrap().iter().map(Asked::of).collect();
+    let asked: Vec<Asked> = server
+        .received_requests()
+        .await
+        .unwrap()
+        .iter()
+        .map(Asked::of)
+        .collect();
     assert_eq!(asked.len(), 4);
-    let rss = asked.iter().find(|asked| asked.query.starts_with("heapfleet_probe_rss")).unwrap();
+    let rss = asked
+        .iter()
+        .find(|asked| asked.query.starts_with("heapfleet_probe_rss"))
+        .unwrap();
     assert_eq!(
         rss.query,
         "heapfleet_probe_rss_bytes{namespace=\"trace\",pod=~\"trace-[bcdfghjklmnpqrstvwxz2456789]{1,10}-\
          [bcdfghjklmnpqrstvwxz2456789]{5}\",container=~\"server\",region=\"nrt\\\"\"}[60000ms]"
     );
-    assert_eq!((rss.time.as_str(), rss.timeout.as_str()), ("1700000000", "5000ms"));
-    let cache = asked.iter().find(|asked| asked.query.starts_with("cache_bytes")).unwrap();
+    assert_eq!(
+        (rss.time.as_str(), rss.timeout.as_str()),
+        ("1700000000", "5000ms")
+    );
+    let cache = asked
+        .iter()
+        .find(|asked| asked.query.starts_with("cache_bytes"))
+        .unwrap();
     assert!(!cache.query.contains("container"), "{}", cache.query);
 }
 
@@ -209,7 +244,10 @@ async fn queries_carry_their_scope_escaped_and_end_at_the_time_of_the_look() {
 async fn only_the_proof_is_asked_for_when_nothing_else_is_wanted() {
     let server = answering(|_| matrix("")).await;
     let scene = Scene::new();
-    let ask = Ask { proof_only: true, ..scene.ask(60) };
+    let ask = Ask {
+        proof_only: true,
+        ..scene.ask(60)
+    };
     look(&at(&server), &ask).await.unwrap();
     assert_eq!(server.received_requests().await.unwrap().len(), 2);
 }
@@ -231,12 +269,19 @@ async fn a_long_window_is_read_in_stretches_that_meet_without_gap_or_repetition(
     let server = answering(|asked| dense(asked, 250)).await;
     let mut scene = Scene::new();
     scene.spec.judged.truncate(1);
-    let limits = Limits { points: 2_000, ..Limits::default() };
+    let limits = Limits {
+        points: 2_000,
+        ..Limits::default()
+    };
     let prometheus = prometheus(&server.uri(), Duration::from_secs(5), limits);
     let seen = look(&prometheus, &scene.ask(3_600)).await.unwrap();
     let samples = &seen.pods["trace-6d5c7f8b9d-x7k2p"].series[&SeriesId::Rss];
     assert_eq!(samples.len(), 4 * 3_600 + 1);
-    assert!(samples.windows(2).all(|pair| (pair[1].0 - pair[0].0 - 0.25).abs() < 1e-6));
+    assert!(
+        samples
+            .windows(2)
+            .all(|pair| (pair[1].0 - pair[0].0 - 0.25).abs() < 1e-6)
+    );
     let asked = server.received_requests().await.unwrap();
     let rss: Vec<(i64, i64)> = asked
         .iter()
@@ -244,17 +289,34 @@ async fn a_long_window_is_read_in_stretches_that_meet_without_gap_or_repetition(
         .filter(|asked| asked.query.starts_with("heapfleet_probe_rss"))
         .map(|asked| asked.stretch())
         .collect();
-    assert_eq!(rss[0], (NOW - 300_000, NOW), "the newest first, up to the time of the look");
-    assert!(rss.len() > 5 && rss[1..].iter().all(|(from, to)| to - from <= 500_000), "{rss:?}");
+    assert_eq!(
+        rss[0],
+        (NOW - 300_000, NOW),
+        "the newest first, up to the time of the look"
+    );
+    assert!(
+        rss.len() > 5 && rss[1..].iter().all(|(from, to)| to - from <= 500_000),
+        "{rss:?}"
+    );
 }
 
 #[tokio::test]
 async fn a_look_that_holds_too_much_is_refused_with_a_remedy() {
     let server = answering(|asked| dense(asked, 250)).await;
-    let limits = Limits { most: 5_000, ..Limits::default() };
+    let limits = Limits {
+        most: 5_000,
+        ..Limits::default()
+    };
     let prometheus = prometheus(&server.uri(), Duration::from_secs(5), limits);
-    let error = look(&prometheus, &Scene::new().ask(3_600)).await.unwrap_err();
-    assert!(error.to_string().contains("more than 5000 samples of one series; shorten"), "{error}");
+    let error = look(&prometheus, &Scene::new().ask(3_600))
+        .await
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("more than 5000 samples of one series; shorten"),
+        "{error}"
+    );
     assert_eq!(error.class(), Class::Invalid);
 }
 
@@ -262,22 +324,40 @@ async fn a_look_that_holds_too_much_is_refused_with_a_remedy() {
 async fn guardrails_are_asked_for_by_block_and_stand_in_its_middle() {
     let server = answering(|asked| {
         if asked.query.contains("histogram_quantile") {
-            return matrix(&one(r#""pod":"trace-6d5c7f8b9d-x7k2p""#, r#"[1699999980,"0.25"],[1700000040,"NaN"]"#));
+            return matrix(&one(
+                r#""pod":"trace-6d5c7f8b9d-x7k2p""#,
+                r#"[1699999980,"0.25"],[1700000040,"NaN"]"#,
+            ));
         }
         matrix("")
     })
     .await;
     let mut scene = Scene::new();
-    let labelled = |metric: &str, label: &str| Series { pod_label: label.to_owned(), ..series(metric, false) };
+    let labelled = |metric: &str, label: &str| Series {
+        pod_label: label.to_owned(),
+        ..series(metric, false)
+    };
     scene.spec.guardrails = vec![
-        ("p99".to_owned(), Guardrail::Quantile { buckets: series("d_bucket", false), quantile: 0.99 }),
+        (
+            "p99".to_owned(),
+            Guardrail::Quantile {
+                buckets: series("d_bucket", false),
+                quantile: 0.99,
+            },
+        ),
         (
             "cpu".to_owned(),
-            Guardrail::Quotient { numerator: series("cpu_total", false), denominator: labelled("req_total", "kube_pod") },
+            Guardrail::Quotient {
+                numerator: series("cpu_total", false),
+                denominator: labelled("req_total", "kube_pod"),
+            },
         ),
         (
             "errors".to_owned(),
-            Guardrail::Count { events: series("err_total", false), per: Some(series("all_total", false)) },
+            Guardrail::Count {
+                events: series("err_total", false),
+                per: Some(series("all_total", false)),
+            },
         ),
     ];
     let seen = look(&at(&server), &scene.ask(120)).await.unwrap();
@@ -290,11 +370,27 @@ async fn guardrails_are_asked_for_by_block_and_stand_in_its_middle() {
         .iter()
         .map(|request| Asked::of(request).query)
         .collect();
-    let with = |start: &str| asked.iter().find(|query| query.starts_with(start)).unwrap().clone();
-    assert!(with("(histogram_quantile(0.99, sum by (pod,le) (rate(d_bucket{").ends_with("[60000ms]))))[120000ms:60000ms]"));
+    let with = |start: &str| {
+        asked
+            .iter()
+            .find(|query| query.starts_with(start))
+            .unwrap()
+            .clone()
+    };
+    assert!(
+        with("(histogram_quantile(0.99, sum by (pod,le) (rate(d_bucket{")
+            .ends_with("[60000ms]))))[120000ms:60000ms]")
+    );
     let quotient = with("((sum by (pod) (rate(cpu_total{");
-    assert!(quotient.contains("sum by (pod) (label_replace(rate(req_total{namespace=\"trace\",kube_pod=~"), "{quotient}");
-    assert!(quotient.contains("\"pod\", \"$1\", \"kube_pod\", \"(.*)\"))"), "{quotient}");
+    assert!(
+        quotient
+            .contains("sum by (pod) (label_replace(rate(req_total{namespace=\"trace\",kube_pod=~"),
+        "{quotient}"
+    );
+    assert!(
+        quotient.contains("\"pod\", \"$1\", \"kube_pod\", \"(.*)\"))"),
+        "{quotient}"
+    );
     assert!(with("err_total{").ends_with("}[120000ms]"));
     assert!(with("all_total{").ends_with("}[120000ms]"));
 }
@@ -305,13 +401,43 @@ async fn raw_queries_need_the_regions_leave_and_get_their_scope() {
     let mut scene = Scene::new();
     scene.spec.judged[1].1.source = Source::Raw("max by (pod) (m{$matchers,x=\"y\"})".to_owned());
     let refused = look(&at(&server), &scene.ask(60)).await.unwrap_err();
-    assert!(refused.to_string().starts_with("region nrt: spec.prometheus.allowRawQueries is false"), "{refused}");
-    assert!(server.received_requests().await.unwrap().is_empty(), "nothing was asked");
-    look(&at(&server), &Ask { allow_raw: true, ..scene.ask(60) }).await.unwrap();
+    assert!(
+        refused
+            .to_string()
+            .starts_with("region nrt: spec.prometheus.allowRawQueries is false"),
+        "{refused}"
+    );
+    assert!(
+        server.received_requests().await.unwrap().is_empty(),
+        "nothing was asked"
+    );
+    look(
+        &at(&server),
+        &Ask {
+            allow_raw: true,
+            ..scene.ask(60)
+        },
+    )
+    .await
+    .unwrap();
     let asked = server.received_requests().await.unwrap();
-    let raw = asked.iter().map(Asked::of).find(|asked| asked.query.contains("max by")).unwrap();
-    assert!(raw.query.starts_with("((max by (pod) (m{namespace=\"trace\",pod=~"), "{}", raw.query);
-    assert!(raw.query.ends_with(",region=\"nrt\\\"\",x=\"y\"})))[60000ms:15000ms]"), "{}", raw.query);
+    let raw = asked
+        .iter()
+        .map(Asked::of)
+        .find(|asked| asked.query.contains("max by"))
+        .unwrap();
+    assert!(
+        raw.query
+            .starts_with("((max by (pod) (m{namespace=\"trace\",pod=~"),
+        "{}",
+        raw.query
+    );
+    assert!(
+        raw.query
+            .ends_with(",region=\"nrt\\\"\",x=\"y\"})))[60000ms:15000ms]"),
+        "{}",
+        raw.query
+    );
 }
 
 async fn fails_with(reply: ResponseTemplate) -> PrometheusError {
@@ -321,20 +447,46 @@ async fn fails_with(reply: ResponseTemplate) -> PrometheusError {
 
 #[tokio::test]
 async fn bad_answers_are_told_apart_in_stable_words() {
-    let json = |code: u16, body: &str| ResponseTemplate::new(code).set_body_raw(body.to_owned(), "application/json");
+    let json = |code: u16, body: &str| {
+        ResponseTemplate::new(code).set_body_raw(body.to_owned(), "application/json")
+    };
     let cases = [
-        (ResponseTemplate::new(503).set_body_string("Service Unavailable"), Class::Transient,
-            "Prometheus of region nrt: it is not ready, or nothing answers behind its address (503)"),
-        (ResponseTemplate::new(302).insert_header("location", "http://elsewhere/"), Class::Invalid,
-            "Prometheus of region nrt: answered 302"),
-        (ResponseTemplate::new(401), Class::Forbidden,
-            "Prometheus of region nrt: the credentials are not accepted (401)"),
-        (json(200, r#"{"status":"success","data":{"resultType":"matrix","result":[]},"warnings":["store gave up"]}"#), Class::Transient,
-            "Prometheus of region nrt: partial answer: store gave up"),
-        (json(400, r#"{"status":"error","errorType":"bad_data","error":"parse error: unexpected end"}"#), Class::Invalid,
-            "Prometheus of region nrt: the query was refused: parse error: unexpected end"),
-        (json(200, "{\"status\":\"succ"), Class::Invalid,
-            "Prometheus of region nrt: an answer that is not a matrix of samples"),
+        (
+            ResponseTemplate::new(503).set_body_string("Service Unavailable"),
+            Class::Transient,
+            "Prometheus of region nrt: it is not ready, or nothing answers behind its address (503)",
+        ),
+        (
+            ResponseTemplate::new(302).insert_header("location", "http://elsewhere/"),
+            Class::Invalid,
+            "Prometheus of region nrt: answered 302",
+        ),
+        (
+            ResponseTemplate::new(401),
+            Class::Forbidden,
+            "Prometheus of region nrt: the credentials are not accepted (401)",
+        ),
+        (
+            json(
+                200,
+                r#"{"status":"success","data":{"resultType":"matrix","result":[]},"warnings":["store gave up"]}"#,
+            ),
+            Class::Transient,
+            "Prometheus of region nrt: partial answer: store gave up",
+        ),
+        (
+            json(
+                400,
+                r#"{"status":"error","errorType":"bad_data","error":"parse error: unexpected end"}"#,
+            ),
+            Class::Invalid,
+            "Prometheus of region nrt: the query was refused: parse error: unexpected end",
+        ),
+        (
+            json(200, "{\"status\":\"succ"),
+            Class::Invalid,
+            "Prometheus of region nrt: an answer that is not a matrix of samples",
+        ),
     ];
     for (reply, class, words) in cases {
         let error = fails_with(reply).await;
@@ -348,8 +500,15 @@ async fn a_slow_answer_ends_at_the_deadline() {
     let prometheus = prometheus(&server.uri(), Duration::from_millis(300), Limits::default());
     let began = Instant::now();
     let error = look(&prometheus, &Scene::new().ask(60)).await.unwrap_err();
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
-    assert_eq!(error.to_string(), "Prometheus of region nrt: no answer within 300ms");
+    assert!(
+        began.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        began.elapsed()
+    );
+    assert_eq!(
+        error.to_string(),
+        "Prometheus of region nrt: no answer within 300ms"
+    );
     assert_eq!(error.class(), Class::Transient);
 }
 
@@ -362,8 +521,8 @@ async fn a_body_that_stops_midway_ends_at_the_deadline() {
     let serving = tokio::spawn(async move {
         let mut held = Vec::new();
         while let Ok((mut socket, _)) = listener.accept().await {
-            let mut head = [0_u8; 1_024];
-            let read = socket.read(&mut head).await.unwrap();
+            let mut request = [0_u8; 1_024];
+            let read = socket.read(&mut request).await.unwrap();
             assert!(read > 0);
             let begun = "HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n{\"status\":\"succ";
             socket.write_all(begun.as_bytes()).await.unwrap();
@@ -372,7 +531,10 @@ async fn a_body_that_stops_midway_ends_at_the_deadline() {
     });
     let prometheus = prometheus(&url, Duration::from_millis(300), Limits::default());
     let error = look(&prometheus, &Scene::new().ask(60)).await.unwrap_err();
-    assert_eq!(error.to_string(), "Prometheus of region nrt: no answer within 300ms");
+    assert_eq!(
+        error.to_string(),
+        "Prometheus of region nrt: no answer within 300ms"
+    );
     serving.abort();
 }
 
@@ -383,14 +545,20 @@ async fn nobody_there_reads_as_connection_refused() {
     drop(listener);
     let prometheus = prometheus(&url, Duration::from_secs(5), Limits::default());
     let error = look(&prometheus, &Scene::new().ask(60)).await.unwrap_err();
-    assert_eq!(error.to_string(), "Prometheus of region nrt: connection refused");
+    assert_eq!(
+        error.to_string(),
+        "Prometheus of region nrt: connection refused"
+    );
     assert_eq!(error.class(), Class::Transient);
 }
 
 #[tokio::test]
 async fn a_path_before_the_api_is_kept() {
     let server = MockServer::start().await;
-    Mock::given(path("/tenant/prometheus/api/v1/query")).respond_with(matrix("")).mount(&server).await;
+    Mock::given(path("/tenant/prometheus/api/v1/query"))
+        .respond_with(matrix(""))
+        .mount(&server)
+        .await;
     let url = format!("{}/tenant/prometheus/", server.uri());
     let prometheus = prometheus(&url, Duration::from_secs(5), Limits::default());
     prometheus.answers(NOW).await.unwrap();
@@ -400,8 +568,20 @@ async fn a_path_before_the_api_is_kept() {
 async fn nothing_is_asked_of_nobody() {
     let server = answering(|_| ResponseTemplate::new(500)).await;
     let mut scene = Scene::new();
-    assert!(look(&at(&server), &scene.ask(0)).await.unwrap().pods.is_empty());
+    assert!(
+        look(&at(&server), &scene.ask(0))
+            .await
+            .unwrap()
+            .pods
+            .is_empty()
+    );
     scene.workloads.clear();
-    assert!(look(&at(&server), &scene.ask(60)).await.unwrap().pods.is_empty());
+    assert!(
+        look(&at(&server), &scene.ask(60))
+            .await
+            .unwrap()
+            .pods
+            .is_empty()
+    );
     assert!(server.received_requests().await.unwrap().is_empty());
 }

@@ -7,8 +7,15 @@ use super::answer::RawSeries;
 use crate::observe::series::Aggregate;
 
 /// Labels that tell scrapes of one thing apart: another target, another scraper, another life of the pod.
-const SCRAPE: [&str; 7] =
-    ["job", "instance", "replica", "prometheus_replica", "prometheus", "uid", "endpoint"];
+const SCRAPE: [&str; 7] = [
+    "job",
+    "instance",
+    "replica",
+    "prometheus_replica",
+    "prometheus",
+    "uid",
+    "endpoint",
+];
 /// A gap of so many usual distances ends a run of samples.
 const GAP: i64 = 5;
 
@@ -20,7 +27,10 @@ pub(super) fn one_line<'a>(
 ) -> Vec<(f64, f64)> {
     let mut scrapes: BTreeMap<Vec<Option<&str>>, BTreeMap<i64, f64>> = BTreeMap::new();
     for one in series {
-        let key = SCRAPE.iter().map(|label| one.labels.get(*label).map(String::as_str)).collect();
+        let key = SCRAPE
+            .iter()
+            .map(|label| one.labels.get(*label).map(String::as_str))
+            .collect();
         let line = scrapes.entry(key).or_default();
         for (at, value) in &one.samples {
             line.entry(*at)
@@ -39,22 +49,33 @@ pub(super) fn one_line<'a>(
     let mut spans: Vec<(i64, i64)> = Vec::new();
     let mut line: BTreeMap<i64, f64> = BTreeMap::new();
     for run in runs {
-        let (Some((first, _)), Some((last, _))) = (run.first(), run.last()) else { continue };
+        let (Some((first, _)), Some((last, _))) = (run.first(), run.last()) else {
+            continue;
+        };
         let span = (*first, *last);
         let taken = |at: i64| spans.iter().any(|(from, to)| (*from..=*to).contains(&at));
         line.extend(run.iter().filter(|(at, _)| !taken(*at)).copied());
         spans.push(span);
     }
-    line.into_iter().map(|(at, value)| (seconds(at), value)).collect()
+    line.into_iter()
+        .map(|(at, value)| (seconds(at), value))
+        .collect()
 }
 
 /// Stretches without a gap.
 fn runs(line: BTreeMap<i64, f64>) -> Vec<Vec<(i64, f64)>> {
     let samples: Vec<(i64, f64)> = line.into_iter().collect();
-    let mut distances: Vec<i64> =
-        samples.iter().zip(samples.iter().skip(1)).map(|((a, _), (b, _))| b - a).collect();
+    let mut distances: Vec<i64> = samples
+        .iter()
+        .zip(samples.iter().skip(1))
+        .map(|((a, _), (b, _))| b - a)
+        .collect();
     distances.sort_unstable();
-    let usual = distances.get(distances.len() / 2).copied().unwrap_or(1).max(1);
+    let usual = distances
+        .get(distances.len() / 2)
+        .copied()
+        .unwrap_or(1)
+        .max(1);
     let mut out: Vec<Vec<(i64, f64)>> = Vec::new();
     for sample in samples {
         let joins = out
@@ -71,7 +92,11 @@ fn runs(line: BTreeMap<i64, f64>) -> Vec<Vec<(i64, f64)>> {
 
 /// Milliseconds as seconds: exact to the millisecond for all times that Prometheus knows.
 pub(super) fn seconds(millis: i64) -> f64 {
-    #[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "times are far below 2^53 ms")]
+    #[expect(
+        clippy::as_conversions,
+        clippy::cast_precision_loss,
+        reason = "times are far below 2^53 ms"
+    )]
     let millis = millis as f64;
     millis / 1_000.0
 }
@@ -82,17 +107,32 @@ mod tests {
 
     fn series(labels: &[(&str, &str)], samples: &[(i64, f64)]) -> RawSeries {
         RawSeries {
-            labels: labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+            labels: labels
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect(),
             samples: samples.to_vec(),
         }
     }
 
     #[test]
     fn caches_of_one_process_are_added_up_by_scrape() {
-        let a = series(&[("instance", "i"), ("cache", "a")], &[(1_000, 1.0), (2_000, 2.0)]);
-        let b = series(&[("instance", "i"), ("cache", "b")], &[(1_000, 10.0), (2_000, 20.0)]);
-        assert_eq!(one_line([&a, &b], Aggregate::Sum), [(1.0, 11.0), (2.0, 22.0)]);
-        assert_eq!(one_line([&a, &b], Aggregate::Max), [(1.0, 10.0), (2.0, 20.0)]);
+        let a = series(
+            &[("instance", "i"), ("cache", "a")],
+            &[(1_000, 1.0), (2_000, 2.0)],
+        );
+        let b = series(
+            &[("instance", "i"), ("cache", "b")],
+            &[(1_000, 10.0), (2_000, 20.0)],
+        );
+        assert_eq!(
+            one_line([&a, &b], Aggregate::Sum),
+            [(1.0, 11.0), (2.0, 22.0)]
+        );
+        assert_eq!(
+            one_line([&a, &b], Aggregate::Max),
+            [(1.0, 10.0), (2.0, 20.0)]
+        );
     }
 
     #[test]
@@ -120,8 +160,14 @@ mod tests {
 
     #[test]
     fn two_lives_of_one_name_follow_each_other() {
-        let a = series(&[("uid", "1"), ("instance", "10.0.0.1")], &[(1_000, 1.0), (2_000, 1.0)]);
-        let b = series(&[("uid", "2"), ("instance", "10.0.0.2")], &[(60_000, 2.0), (61_000, 2.0)]);
+        let a = series(
+            &[("uid", "1"), ("instance", "10.0.0.1")],
+            &[(1_000, 1.0), (2_000, 1.0)],
+        );
+        let b = series(
+            &[("uid", "2"), ("instance", "10.0.0.2")],
+            &[(60_000, 2.0), (61_000, 2.0)],
+        );
         assert_eq!(
             one_line([&b, &a], Aggregate::Sum),
             [(1.0, 1.0), (2.0, 1.0), (60.0, 2.0), (61.0, 2.0)]

@@ -50,12 +50,20 @@ impl Pattern {
 
 /// Whether a pod of this name can be one of the workload's; the same rule as [`Pattern::pods_of`].
 pub(super) fn names_pod_of(id: &WorkloadId, pod: &str) -> bool {
-    let safe = |text: &str| text.bytes().all(|b| b"bcdfghjklmnpqrstvwxz2456789".contains(&b));
+    let safe = |text: &str| {
+        text.bytes()
+            .all(|b| b"bcdfghjklmnpqrstvwxz2456789".contains(&b))
+    };
     if id.kind == Kind::Deployment && id.name.len() + 12 > STEM {
         let stem: String = id.name.chars().take(STEM).collect();
-        return pod.strip_prefix(&stem).is_some_and(|rest| (5..=17).contains(&rest.len()));
+        return pod
+            .strip_prefix(&stem)
+            .is_some_and(|rest| (5..=17).contains(&rest.len()));
     }
-    let Some(rest) = pod.strip_prefix(&id.name).and_then(|rest| rest.strip_prefix('-')) else {
+    let Some(rest) = pod
+        .strip_prefix(&id.name)
+        .and_then(|rest| rest.strip_prefix('-'))
+    else {
         return false;
     };
     match id.kind {
@@ -74,7 +82,9 @@ pub(super) struct Label(String);
 impl Label {
     pub(super) fn new(name: &str) -> Result<Self, Refused> {
         let mut bytes = name.bytes();
-        let first = bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
+        let first = bytes
+            .next()
+            .is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
         if first && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_') {
             return Ok(Self(name.to_owned()));
         }
@@ -101,7 +111,8 @@ impl Matchers {
     /// The label matches one of the patterns.
     pub(super) fn like(mut self, label: &Label, patterns: &[Pattern]) -> Self {
         let any: Vec<&str> = patterns.iter().map(|pattern| pattern.0.as_str()).collect();
-        self.0.push(format!("{}=~{}", label.0, quoted(&any.join("|"))));
+        self.0
+            .push(format!("{}=~{}", label.0, quoted(&any.join("|"))));
         self
     }
 }
@@ -120,19 +131,30 @@ impl Query {
     /// The series of a metric.
     pub(super) fn select(metric: &str, matchers: &Matchers) -> Self {
         let mut bytes = metric.bytes();
-        let first = bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b"_:".contains(&b));
+        let first = bytes
+            .next()
+            .is_some_and(|b| b.is_ascii_alphabetic() || b"_:".contains(&b));
         if first && bytes.all(|b| b.is_ascii_alphanumeric() || b"_:".contains(&b)) {
             return Self(format!("{metric}{{{matchers}}}"));
         }
         // As a matcher, a name can be any text; as a word in front it could not.
         let named = Matchers(vec![format!("__name__={}", quoted(metric))]);
-        let all = Matchers(named.0.into_iter().chain(matchers.0.iter().cloned()).collect());
+        let all = Matchers(
+            named
+                .0
+                .into_iter()
+                .chain(matchers.0.iter().cloned())
+                .collect(),
+        );
         Self(format!("{{{all}}}"))
     }
 
     /// A user's own query with its scope filled in; for regions that allow it.
     pub(super) fn raw(text: &str, matchers: &Matchers) -> Self {
-        Self(format!("({})", text.replace("$matchers", &matchers.to_string())))
+        Self(format!(
+            "({})",
+            text.replace("$matchers", &matchers.to_string())
+        ))
     }
 
     /// Increase per second over `window`, each series for itself.
@@ -147,7 +169,10 @@ impl Query {
 
     /// The same with one label's value under another name too.
     pub(super) fn renamed(&self, from: &Label, to: &Label) -> Self {
-        Self(format!("label_replace({}, \"{}\", \"$1\", \"{}\", \"(.*)\")", self.0, to.0, from.0))
+        Self(format!(
+            "label_replace({}, \"{}\", \"$1\", \"{}\", \"(.*)\")",
+            self.0, to.0, from.0
+        ))
     }
 
     /// Added up by pod, and by further labels.
@@ -193,7 +218,7 @@ fn quoted(text: &str) -> String {
             '\n' => out.push_str(r"\n"),
             '\r' => out.push_str(r"\r"),
             '\t' => out.push_str(r"\t"),
-            c if c.is_control() => out.push_str(&format!("\\U{:08x}", u32::from(c))),
+            c if c.is_control() => out.extend(format!("\\U{:08x}", u32::from(c)).chars()),
             c => out.push(c),
         }
     }
@@ -206,7 +231,10 @@ mod tests {
     use super::*;
 
     fn id(kind: Kind, name: &str) -> WorkloadId {
-        WorkloadId { kind, name: name.to_owned() }
+        WorkloadId {
+            kind,
+            name: name.to_owned(),
+        }
     }
 
     #[test]
@@ -214,11 +242,14 @@ mod tests {
         let app = Label::new("app").unwrap();
         let matchers = Matchers::default().is(&app, "a\"} or {__name__=~\".*\\\n\u{1}é");
         assert_eq!(
-            Query::select("m", &matchers).samples(Duration::from_secs(60)),
+            Query::select("m", &matchers).samples(Duration::from_mins(1)),
             "m{app=\"a\\\"} or {__name__=~\\\".*\\\\\\n\\U00000001é\"}[60000ms]"
         );
         let odd = Query::select("m\"}", &Matchers::default());
-        assert_eq!(odd.samples(Duration::from_millis(1_500)), "{__name__=\"m\\\"}\"}[1500ms]");
+        assert_eq!(
+            odd.samples(Duration::from_millis(1_500)),
+            "{__name__=\"m\\\"}\"}[1500ms]"
+        );
     }
 
     #[test]
@@ -270,18 +301,30 @@ mod tests {
     #[test]
     fn functions_nest() {
         let (pod, le) = (Label::new("pod").unwrap(), Label::new("le").unwrap());
-        let block = Duration::from_secs(300);
+        let block = Duration::from_mins(5);
         let select = |metric| Query::select(metric, &Matchers::default());
         assert_eq!(
-            select("d_bucket").rate(block).sum_by(&[&pod, &le]).quantile(0.99).points(block * 2, block),
+            select("d_bucket")
+                .rate(block)
+                .sum_by(&[&pod, &le])
+                .quantile(0.99)
+                .points(block * 2, block),
             "(histogram_quantile(0.99, sum by (pod,le) (rate(d_bucket{}[300000ms]))))[600000ms:300000ms]"
         );
         assert_eq!(
-            select("a").rate(block).sum_by(&[&pod]).over(&select("b").rate(block).sum_by(&[&pod])).points(block, block),
+            select("a")
+                .rate(block)
+                .sum_by(&[&pod])
+                .over(&select("b").rate(block).sum_by(&[&pod]))
+                .points(block, block),
             "((sum by (pod) (rate(a{}[300000ms]))) / (sum by (pod) (rate(b{}[300000ms]))))[300000ms:300000ms]"
         );
         assert_eq!(
-            Query::raw("max by (pod) (m{$matchers})", &Matchers::default().is(&pod, "a")).points(block, block),
+            Query::raw(
+                "max by (pod) (m{$matchers})",
+                &Matchers::default().is(&pod, "a")
+            )
+            .points(block, block),
             "((max by (pod) (m{pod=\"a\"})))[300000ms:300000ms]"
         );
     }

@@ -13,8 +13,6 @@ use super::{pods, revisions};
 
 /// The annotation of a journal that says how far the change got.
 const STAGE: &str = "heapfleet.dev/stage";
-/// The label of a journal.
-const JOURNAL: &str = "heapfleet.dev/journal";
 
 /// What was listed besides the workloads.
 #[derive(Clone, Debug, Default)]
@@ -36,33 +34,39 @@ pub(super) fn journal(raw: &Value) -> Option<Journal> {
         return None;
     }
     let name = text(raw, "/metadata/name")?.to_owned();
-    let stage = raw
-        .pointer("/metadata/annotations")
-        .and_then(|annotations| annotations.get(STAGE))
-        .and_then(Value::as_str)
-        .unwrap_or("intent");
-    let stage = match stage {
-        "intent" => JournalStage::Intent,
-        "applied" => JournalStage::Applied,
-        "removed" => JournalStage::Removed,
-        other => {
-            tracing::warn!(journal = name, stage = other, label = JOURNAL, "journal of unknown stage");
-            return None;
-        }
-    };
-    match JournalRecord::deserialize(raw.get("data")?) {
-        Ok(record) => Some(Journal { name, stage, record }),
-        Err(error) => {
-            tracing::warn!(journal = name, %error, "journal that cannot be read");
-            None
-        }
+    let read = stage(raw).and_then(|stage| {
+        let data = raw.get("data").unwrap_or(&Value::Null);
+        let record = JournalRecord::deserialize(data).map_err(|error| error.to_string())?;
+        Ok(Journal {
+            name: name.clone(),
+            stage,
+            record,
+        })
+    });
+    read.inspect_err(|error| tracing::warn!(journal = name, error, "journal that cannot be read"))
+        .ok()
+}
+
+/// A journal without a stage is as it was first written.
+fn stage(raw: &Value) -> Result<JournalStage, String> {
+    let annotations = raw.pointer("/metadata/annotations");
+    let stage = annotations
+        .and_then(|all| all.get(STAGE))
+        .and_then(Value::as_str);
+    match stage.unwrap_or(JournalStage::Intent.as_str()) {
+        "intent" => Ok(JournalStage::Intent),
+        "applied" => Ok(JournalStage::Applied),
+        "removed" => Ok(JournalStage::Removed),
+        other => Err(format!("its stage {other:?} is not known")),
     }
 }
 
 /// The core's view of a workload; `None` for an object without name, uid or template.
 pub(super) fn workload(kind: Kind, raw: &Value, related: &Related) -> Option<Workload> {
     let uid = text(raw, "/metadata/uid")?.to_owned();
-    let generation = raw.pointer("/metadata/generation").and_then(Value::as_i64)?;
+    let generation = raw
+        .pointer("/metadata/generation")
+        .and_then(Value::as_i64)?;
     let template = raw.pointer("/spec/template")?.clone();
     let observed = raw
         .pointer("/status/observedGeneration")
@@ -82,14 +86,24 @@ pub(super) fn workload(kind: Kind, raw: &Value, related: &Related) -> Option<Wor
         managed_entry: managed_entry(raw),
         template,
         replicas,
-        paused: raw.pointer("/spec/paused").and_then(Value::as_bool).unwrap_or(false),
-        deleting: raw.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null()),
+        paused: raw
+            .pointer("/spec/paused")
+            .and_then(Value::as_bool)
+            .unwrap_or(false),
+        deleting: raw
+            .pointer("/metadata/deletionTimestamp")
+            .is_some_and(|at| !at.is_null()),
         settled: observed
             && counts_agree(kind, raw, replicas)
             && only_current(&pods, revision.as_ref(), replicas),
         progress: progress(&pods, revision.as_ref()),
         max_unavailable: max_unavailable(kind, raw, replicas),
-        journals: related.journals.iter().filter(|journal| journal.record.uid == uid).cloned().collect(),
+        journals: related
+            .journals
+            .iter()
+            .filter(|journal| journal.record.uid == uid)
+            .cloned()
+            .collect(),
         uid,
         revision,
         pods,
@@ -109,9 +123,11 @@ fn replicas(kind: Kind, raw: &Value) -> u32 {
 
 fn counts_agree(kind: Kind, raw: &Value, replicas: u32) -> bool {
     let fields = match kind {
-        Kind::Deployment | Kind::StatefulSet => {
-            ["/status/replicas", "/status/updatedReplicas", "/status/availableReplicas"]
-        }
+        Kind::Deployment | Kind::StatefulSet => [
+            "/status/replicas",
+            "/status/updatedReplicas",
+            "/status/availableReplicas",
+        ],
         Kind::DaemonSet => [
             "/status/currentNumberScheduled",
             "/status/updatedNumberScheduled",
@@ -123,9 +139,13 @@ fn counts_agree(kind: Kind, raw: &Value, replicas: u32) -> bool {
 
 /// Every pod is of the current revision, none is on its way out, and there are as many as there should be.
 fn only_current(pods: &[Pod], revision: Option<&Revision>, replicas: u32) -> bool {
-    let Some(revision) = revision else { return false };
+    let Some(revision) = revision else {
+        return false;
+    };
     u32::try_from(pods.len()) == Ok(replicas)
-        && pods.iter().all(|pod| pod.revision_hash == revision.hash && !pod.terminating)
+        && pods
+            .iter()
+            .all(|pod| pod.revision_hash == revision.hash && !pod.terminating)
 }
 
 fn progress(pods: &[Pod], revision: Option<&Revision>) -> u32 {
@@ -163,7 +183,9 @@ fn managed_entry(raw: &Value) -> Option<usize> {
     let entries = raw.pointer("/metadata/managedFields")?.as_array()?;
     entries.iter().position(|entry| {
         let text = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default();
-        text("manager") == MANAGER && text("operation") == "Update" && text("subresource").is_empty()
+        text("manager") == MANAGER
+            && text("operation") == "Update"
+            && text("subresource").is_empty()
     })
 }
 
@@ -179,13 +201,20 @@ fn max_unavailable(kind: Kind, raw: &Value, replicas: u32) -> u32 {
         }
         Kind::StatefulSet | Kind::DaemonSet => ("/spec/updateStrategy/rollingUpdate", "1"),
     };
-    let setting = |field: &str| raw.pointer(pointer).and_then(|strategy| strategy.get(field));
+    let setting = |field: &str| {
+        raw.pointer(pointer)
+            .and_then(|strategy| strategy.get(field))
+    };
     let up = kind == Kind::DaemonSet;
     let allowed = resolve(setting("maxUnavailable"), default, replicas, up);
     let stuck = kind == Kind::Deployment
         && allowed == 0
         && resolve(setting("maxSurge"), "25%", replicas, true) == 0;
-    if stuck { 1.min(replicas) } else { allowed.min(replicas) }
+    if stuck {
+        1.min(replicas)
+    } else {
+        allowed.min(replicas)
+    }
 }
 
 fn resolve(setting: Option<&Value>, default: &str, total: u32, up: bool) -> u32 {
@@ -201,6 +230,10 @@ fn resolve(setting: Option<&Value>, default: &str, total: u32, up: bool) -> u32 
     };
     let percent: u64 = percent.parse().unwrap_or_default();
     let hundredfold = percent.saturating_mul(u64::from(total));
-    let resolved = if up { hundredfold.div_ceil(100) } else { hundredfold / 100 };
+    let resolved = if up {
+        hundredfold.div_ceil(100)
+    } else {
+        hundredfold / 100
+    };
     u32::try_from(resolved).unwrap_or(u32::MAX)
 }

@@ -49,7 +49,12 @@ pub struct Scope {
 /// A label selector as it is matched here; `field` says where it stands.
 pub fn selector(field: &str, selector: LabelSelector) -> Result<Selector, Refused> {
     Selector::try_from(selector).map_err(|error| {
-        Refused::new(field, "set", error.to_string(), "use matchLabels, or In, NotIn, Exists, DoesNotExist")
+        Refused::new(
+            field,
+            "set",
+            error.to_string(),
+            "use matchLabels, or In, NotIn, Exists, DoesNotExist",
+        )
     })
 }
 
@@ -60,7 +65,12 @@ pub async fn view(cluster: &Cluster, scope: &Scope) -> Result<ClusterView, Clust
         who: reader.who().to_owned(),
         because: refused.to_string(),
     })?;
-    let workloads = try_join_all(paths.workloads.iter().map(|(_, path)| reader.list_raw(path, None)));
+    let workloads = try_join_all(
+        paths
+            .workloads
+            .iter()
+            .map(|(_, path)| reader.list_raw(path, None)),
+    );
     let (namespace, nodes, workloads, revisions) = futures::future::try_join4(
         reader.get_raw(&paths.namespace),
         reader.list_raw(&paths.nodes, None),
@@ -80,7 +90,17 @@ pub async fn view(cluster: &Cluster, scope: &Scope) -> Result<ClusterView, Clust
         .filter(|(kind, raw)| scope.chosen(*kind, raw, &journals))
         .collect();
     let related = related(&reader, &paths, &chosen, revisions, journals).await?;
-    assemble(cluster.uid(), reader.who(), scope, &Lists { namespace, nodes, chosen, related })
+    assemble(
+        cluster.uid(),
+        reader.who(),
+        scope,
+        &Lists {
+            namespace,
+            nodes,
+            chosen,
+            related,
+        },
+    )
 }
 
 /// The paths of everything that is read.
@@ -143,20 +163,27 @@ async fn related(
     let deployments = chosen.iter().filter(|(kind, _)| *kind == Kind::Deployment);
     let of_deployments = pod_selectors(deployments.map(|(_, raw)| raw));
     let (pods, replica_sets) = try_join(
-        list_each(reader, &paths.pods, &all),
-        list_each(reader, &paths.replica_sets, &of_deployments),
+        list_each(reader, &paths.pods, all.as_ref()),
+        list_each(reader, &paths.replica_sets, of_deployments.as_ref()),
     )
     .await?;
     let pods = pods
         .iter()
         .map(|raw| {
-            k8s_openapi::api::core::v1::Pod::deserialize(raw).map_err(|error| ClusterError::Answer {
-                who: reader.who().to_owned(),
-                because: format!("a pod cannot be read as it stands: {error}"),
+            k8s_openapi::api::core::v1::Pod::deserialize(raw).map_err(|error| {
+                ClusterError::Answer {
+                    who: reader.who().to_owned(),
+                    because: format!("a pod cannot be read as it stands: {error}"),
+                }
             })
         })
         .collect::<Result<_, _>>()?;
-    Ok(Related { replica_sets, revisions, pods, journals })
+    Ok(Related {
+        replica_sets,
+        revisions,
+        pods,
+        journals,
+    })
 }
 
 /// The pod selectors of workloads in their text form; `None`: too many, or one that has no text form.
@@ -176,10 +203,17 @@ fn pod_selectors<'a>(workloads: impl Iterator<Item = &'a Value>) -> Option<BTree
 async fn list_each(
     reader: &Reader,
     path: &ResourcePath,
-    selectors: &Option<BTreeSet<String>>,
+    selectors: Option<&BTreeSet<String>>,
 ) -> Result<Vec<Value>, ClusterError> {
-    let Some(selectors) = selectors else { return reader.list_raw(path, None).await };
-    let lists = join_all(selectors.iter().map(|selector| reader.list_raw(path, Some(selector)))).await;
+    let Some(selectors) = selectors else {
+        return reader.list_raw(path, None).await;
+    };
+    let lists = join_all(
+        selectors
+            .iter()
+            .map(|selector| reader.list_raw(path, Some(selector))),
+    )
+    .await;
     let mut seen = BTreeSet::new();
     let mut out = Vec::new();
     for list in lists {
@@ -208,14 +242,17 @@ fn assemble(
     let mut workloads = BTreeMap::new();
     for (kind, raw) in &lists.chosen {
         let name = text(raw, "/metadata/name").unwrap_or_default().to_owned();
-        let view = convert::workload(*kind, raw, &lists.related).ok_or_else(|| ClusterError::Answer {
-            who: who.to_owned(),
-            because: format!("{kind}/{name} came without uid, generation or template"),
-        })?;
+        let view =
+            convert::workload(*kind, raw, &lists.related).ok_or_else(|| ClusterError::Answer {
+                who: who.to_owned(),
+                because: format!("{kind}/{name} came without uid, generation or template"),
+            })?;
         workloads.insert(WorkloadId { kind: *kind, name }, view);
     }
     let opted_in = lists.namespace.as_ref().is_some_and(|raw| {
-        scope.namespaces.matches(&strings(raw, "/metadata/labels").unwrap_or_default())
+        scope
+            .namespaces
+            .matches(&strings(raw, "/metadata/labels").unwrap_or_default())
     });
     Ok(ClusterView {
         uid: uid.clone(),

@@ -28,8 +28,17 @@ pub(super) fn node(raw: &Value) -> Option<(String, world::Node)> {
         })
         .unwrap_or_default()
         .to_owned();
-    let kernel = text("/status/nodeInfo/kernelVersion").unwrap_or_default().to_owned();
-    Some((name, world::Node { arch, page_size_label: label, kernel }))
+    let kernel = text("/status/nodeInfo/kernelVersion")
+        .unwrap_or_default()
+        .to_owned();
+    Some((
+        name,
+        world::Node {
+            arch,
+            page_size_label: label,
+            kernel,
+        },
+    ))
 }
 
 #[cfg(test)]

@@ -10,7 +10,11 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use crate::observe::quantity;
 
 /// Reasons for which a container waits that mean it cannot run.
-const BACK_OFF: [&str; 3] = ["CrashLoopBackOff", "CreateContainerError", "RunContainerError"];
+const BACK_OFF: [&str; 3] = [
+    "CrashLoopBackOff",
+    "CreateContainerError",
+    "RunContainerError",
+];
 
 /// A pod of a workload of this kind.
 pub(super) fn pod(kind: Kind, raw: &Pod) -> world::Pod {
@@ -46,14 +50,20 @@ pub(super) fn pod(kind: Kind, raw: &Pod) -> world::Pod {
 /// Whether its containers may still run: a pod that has failed or succeeded stays in the API without being one of the
 /// workload's replicas.
 pub(super) fn alive(raw: &Pod) -> bool {
-    let phase = raw.status.as_ref().and_then(|status| status.phase.as_deref());
+    let phase = raw
+        .status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref());
     !matches!(phase, Some("Failed" | "Succeeded"))
 }
 
 /// The uid of the object that controls it.
 pub(super) fn controller(raw: &Pod) -> Option<&str> {
     let owners = raw.metadata.owner_references.as_deref().unwrap_or_default();
-    owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
+    owners
+        .iter()
+        .find(|owner| owner.controller == Some(true))
+        .map(|owner| owner.uid.as_str())
 }
 
 fn revision_hash(kind: Kind, raw: &Pod) -> String {
@@ -61,12 +71,19 @@ fn revision_hash(kind: Kind, raw: &Pod) -> String {
         Kind::Deployment => "pod-template-hash",
         Kind::StatefulSet | Kind::DaemonSet => "controller-revision-hash",
     };
-    raw.metadata.labels.as_ref().and_then(|labels| labels.get(label)).cloned().unwrap_or_default()
+    raw.metadata
+        .labels
+        .as_ref()
+        .and_then(|labels| labels.get(label))
+        .cloned()
+        .unwrap_or_default()
 }
 
 fn ready_since(raw: &Pod) -> Option<Timestamp> {
     let conditions = raw.status.as_ref()?.conditions.as_deref()?;
-    let ready = conditions.iter().find(|condition| condition.type_ == "Ready")?;
+    let ready = conditions
+        .iter()
+        .find(|condition| condition.type_ == "Ready")?;
     if ready.status != "True" {
         return None;
     }
@@ -95,11 +112,20 @@ fn images(containers: &[ContainerStatus]) -> BTreeMap<String, String> {
 }
 
 fn memory_limits(raw: &Pod) -> BTreeMap<String, u64> {
-    let containers = raw.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default();
+    let containers = raw
+        .spec
+        .as_ref()
+        .map(|spec| spec.containers.as_slice())
+        .unwrap_or_default();
     containers
         .iter()
         .filter_map(|container| {
-            let limit = container.resources.as_ref()?.limits.as_ref()?.get("memory")?;
+            let limit = container
+                .resources
+                .as_ref()?
+                .limits
+                .as_ref()?
+                .get("memory")?;
             Some((container.name.clone(), quantity::bytes(&limit.0)?))
         })
         .collect()

@@ -29,7 +29,9 @@ pub(super) fn strings(raw: &Value, pointer: &str) -> Option<BTreeMap<String, Str
 
 /// Whether the object with this uid controls it.
 pub(super) fn owned_by(raw: &Value, uid: &str) -> bool {
-    let owners = raw.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let owners = raw
+        .pointer("/metadata/ownerReferences")
+        .and_then(Value::as_array);
     owners.into_iter().flatten().any(|owner| {
         owner.get("controller").and_then(Value::as_bool) == Some(true)
             && owner.get("uid").and_then(Value::as_str) == Some(uid)

@@ -15,23 +15,37 @@ const NUMBER: &str = "deployment.kubernetes.io/revision";
 /// A revision is current when its template equals the workload's; of several, the newest. A Deployment's controller
 /// compares quantities by value (`1Gi` and `1024Mi` are one template to it), which this does not; where no template is
 /// equal to the letter, the controller's own numbering decides, once it has seen the newest generation.
-pub(super) fn current(kind: Kind, workload: &Value, revisions: &[Value], observed: bool) -> Option<Revision> {
+pub(super) fn current(
+    kind: Kind,
+    workload: &Value,
+    revisions: &[Value],
+    observed: bool,
+) -> Option<Revision> {
     let uid = text(workload, "/metadata/uid")?;
     let template = plain(workload.pointer("/spec/template")?);
-    let owned: Vec<&Value> = revisions.iter().filter(|revision| owned_by(revision, uid)).collect();
+    let owned: Vec<&Value> = revisions
+        .iter()
+        .filter(|revision| owned_by(revision, uid))
+        .collect();
     let equal = owned
         .iter()
-        .filter(|revision| template_of(kind, revision).is_some_and(|other| plain(other) == template))
+        .filter(|revision| {
+            template_of(kind, revision).is_some_and(|other| plain(other) == template)
+        })
         .max_by_key(|revision| number(kind, revision));
     let found = match (equal, kind) {
         (Some(revision), _) => Some(*revision),
         (None, Kind::Deployment) if observed => {
             let wanted = number(kind, workload)?;
-            owned.into_iter().find(|revision| number(kind, revision) == Some(wanted))
+            owned
+                .into_iter()
+                .find(|revision| number(kind, revision) == Some(wanted))
         }
         (None, Kind::StatefulSet) if observed => {
             let wanted = text(workload, "/status/updateRevision")?;
-            owned.into_iter().find(|revision| text(revision, "/metadata/name") == Some(wanted))
+            owned
+                .into_iter()
+                .find(|revision| text(revision, "/metadata/name") == Some(wanted))
         }
         (None, Kind::Deployment | Kind::StatefulSet | Kind::DaemonSet) => None,
     }?;
@@ -51,9 +65,12 @@ fn label<'a>(raw: &'a Value, key: &str) -> Option<&'a str> {
 
 fn number(kind: Kind, raw: &Value) -> Option<i64> {
     match kind {
-        Kind::Deployment => {
-            raw.pointer("/metadata/annotations")?.get(NUMBER)?.as_str()?.parse().ok()
-        }
+        Kind::Deployment => raw
+            .pointer("/metadata/annotations")?
+            .get(NUMBER)?
+            .as_str()?
+            .parse()
+            .ok(),
         Kind::StatefulSet | Kind::DaemonSet => raw.get("revision")?.as_i64(),
     }
 }
@@ -72,7 +89,10 @@ fn plain(template: &Value) -> Value {
     if let Some(object) = plain.as_object_mut() {
         object.remove("$patch");
     }
-    if let Some(labels) = plain.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
+    if let Some(labels) = plain
+        .pointer_mut("/metadata/labels")
+        .and_then(Value::as_object_mut)
+    {
         labels.remove("pod-template-hash");
     }
     plain

@@ -27,14 +27,21 @@ impl Snapshot {
 
     fn raw(&self, kind: Kind, name: &str) -> Value {
         let plural = format!("{}s", kind.to_string().to_lowercase());
-        self.list(&plural).into_iter().find(|raw| raw["metadata"]["name"] == name).unwrap()
+        self.list(&plural)
+            .into_iter()
+            .find(|raw| raw["metadata"]["name"] == name)
+            .unwrap()
     }
 
     fn related(&self) -> Related {
         Related {
             replica_sets: self.list("replicasets"),
             revisions: self.list("controllerrevisions"),
-            pods: self.list("pods").into_iter().map(|p| serde_json::from_value(p).unwrap()).collect(),
+            pods: self
+                .list("pods")
+                .into_iter()
+                .map(|p| serde_json::from_value(p).unwrap())
+                .collect(),
             journals: Vec::new(),
         }
     }
@@ -44,18 +51,37 @@ impl Snapshot {
     }
 }
 
-const ALL: [(Kind, &str, u32); 3] =
-    [(Kind::Deployment, "trace-server", 2), (Kind::StatefulSet, "db", 2), (Kind::DaemonSet, "agent", 1)];
+const ALL: [(Kind, &str, u32); 3] = [
+    (Kind::Deployment, "trace-server", 2),
+    (Kind::StatefulSet, "db", 2),
+    (Kind::DaemonSet, "agent", 1),
+];
 
 #[test]
 fn a_settled_workload_is_seen_as_such() {
     for (kind, name, replicas) in ALL {
         let view = Snapshot::of(SETTLED).view(kind, name);
-        assert!(view.settled && !view.paused && !view.deleting, "{kind}/{name}");
-        assert_eq!((view.replicas, view.progress), (replicas, replicas), "{kind}/{name}");
-        assert_eq!(view.pods.len(), usize::try_from(replicas).unwrap(), "{kind}/{name}");
+        assert!(
+            view.settled && !view.paused && !view.deleting,
+            "{kind}/{name}"
+        );
+        assert_eq!(
+            (view.replicas, view.progress),
+            (replicas, replicas),
+            "{kind}/{name}"
+        );
+        assert_eq!(
+            view.pods.len(),
+            usize::try_from(replicas).unwrap(),
+            "{kind}/{name}"
+        );
         let revision = view.revision.unwrap();
-        assert!(view.pods.iter().all(|pod| pod.revision_hash == revision.hash), "{kind}/{name}");
+        assert!(
+            view.pods
+                .iter()
+                .all(|pod| pod.revision_hash == revision.hash),
+            "{kind}/{name}"
+        );
         assert!(revision.name.starts_with(name) && revision.name.ends_with(&revision.hash));
     }
 }
@@ -73,21 +99,37 @@ fn a_rollout_in_the_middle_is_not_settled() {
     }
     let surge = during.view(Kind::Deployment, "trace-server");
     assert_eq!(surge.pods.len(), 3);
-    assert_eq!(surge.pods.iter().filter(|pod| pod.ready_since.is_some()).count(), 2);
+    assert_eq!(
+        surge
+            .pods
+            .iter()
+            .filter(|pod| pod.ready_since.is_some())
+            .count(),
+        2
+    );
 }
 
 #[test]
 fn the_undo_leads_back_to_the_same_revision_and_template() {
-    let (before, after, undone) =
-        (Snapshot::of(SETTLED), Snapshot::of(CHANGED), Snapshot::of(UNDONE));
+    let (before, after, undone) = (
+        Snapshot::of(SETTLED),
+        Snapshot::of(CHANGED),
+        Snapshot::of(UNDONE),
+    );
     for (kind, name, replicas) in ALL {
         let [before, after, undone] = [&before, &after, &undone].map(|s| s.view(kind, name));
         assert!(after.settled && undone.settled, "{kind}/{name}");
         assert_eq!((after.progress, undone.progress), (replicas, replicas));
         assert_ne!(before.revision, after.revision, "{kind}/{name}");
         assert_eq!(before.revision, undone.revision, "{kind}/{name}");
-        assert_ne!(template_hash(&before.template), template_hash(&after.template));
-        assert_eq!(template_hash(&before.template), template_hash(&undone.template));
+        assert_ne!(
+            template_hash(&before.template),
+            template_hash(&after.template)
+        );
+        assert_eq!(
+            template_hash(&before.template),
+            template_hash(&undone.template)
+        );
     }
 }
 
@@ -98,7 +140,12 @@ fn the_claim_and_our_entry_in_managed_fields_are_seen() {
     let raw = Snapshot::of(CHANGED).raw(Kind::Deployment, "trace-server");
     let at = after.managed_entry.unwrap();
     assert_eq!(raw["metadata"]["managedFields"][at]["manager"], "heapfleet");
-    assert_eq!(Snapshot::of(SETTLED).view(Kind::Deployment, "trace-server").managed_entry, None);
+    assert_eq!(
+        Snapshot::of(SETTLED)
+            .view(Kind::Deployment, "trace-server")
+            .managed_entry,
+        None
+    );
 }
 
 #[test]
@@ -119,7 +166,10 @@ fn a_generation_that_was_not_observed_is_not_settled() {
         let snapshot = Snapshot::of(SETTLED);
         let mut raw = snapshot.raw(kind, name);
         raw["metadata"]["generation"] = json!(99);
-        assert!(!workload(kind, &raw, &snapshot.related()).unwrap().settled, "{kind}/{name}");
+        assert!(
+            !workload(kind, &raw, &snapshot.related()).unwrap().settled,
+            "{kind}/{name}"
+        );
     }
 }
 
@@ -142,12 +192,21 @@ fn a_pod_on_its_way_out_keeps_a_workload_from_being_settled() {
 fn pods_that_have_ended_are_no_replicas() {
     let snapshot = Snapshot::of(SETTLED);
     let mut related = snapshot.related();
-    let mut evicted = related.pods.iter().find(|p| p.metadata.labels.as_ref().unwrap()["app"] == "trace-server").unwrap().clone();
+    let mut evicted = related
+        .pods
+        .iter()
+        .find(|p| p.metadata.labels.as_ref().unwrap()["app"] == "trace-server")
+        .unwrap()
+        .clone();
     evicted.metadata.name = Some("trace-server-864d54f7b9-zzzzz".to_owned());
     evicted.status.as_mut().unwrap().phase = Some("Failed".to_owned());
     related.pods.push(evicted);
-    let view =
-        workload(Kind::Deployment, &snapshot.raw(Kind::Deployment, "trace-server"), &related).unwrap();
+    let view = workload(
+        Kind::Deployment,
+        &snapshot.raw(Kind::Deployment, "trace-server"),
+        &related,
+    )
+    .unwrap();
     assert!(view.settled);
     assert_eq!(view.pods.len(), 2);
 }
@@ -168,10 +227,16 @@ fn where_no_template_is_equal_to_the_letter_the_controllers_number_decides() {
     let limits = &mut raw["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"];
     limits["memory"] = json!("1073741824");
     let view = workload(Kind::Deployment, &raw, &snapshot.related()).unwrap();
-    assert_eq!(view.revision, snapshot.view(Kind::Deployment, "trace-server").revision);
+    assert_eq!(
+        view.revision,
+        snapshot.view(Kind::Deployment, "trace-server").revision
+    );
     raw["metadata"]["generation"] = json!(99);
     let view = workload(Kind::Deployment, &raw, &snapshot.related()).unwrap();
-    assert_eq!(view.revision, None, "a number that may be out of date decides nothing");
+    assert_eq!(
+        view.revision, None,
+        "a number that may be out of date decides nothing"
+    );
 }
 
 #[test]
@@ -187,7 +252,10 @@ fn of_two_equal_replica_sets_the_newer_is_current() {
     twin["metadata"]["annotations"]["deployment.kubernetes.io/revision"] = json!("10");
     related.replica_sets.push(twin);
     let raw = snapshot.raw(Kind::Deployment, "trace-server");
-    let revision = workload(Kind::Deployment, &raw, &related).unwrap().revision.unwrap();
+    let revision = workload(Kind::Deployment, &raw, &related)
+        .unwrap()
+        .revision
+        .unwrap();
     assert_eq!(revision.name, "trace-server-twin", "10 is newer than 3");
 }
 
@@ -196,11 +264,24 @@ fn pods_show_images_limits_and_trouble() {
     let snapshot = Snapshot::of(SETTLED);
     let mut related = snapshot.related();
     let raw = snapshot.raw(Kind::Deployment, "trace-server");
-    let calm = workload(Kind::Deployment, &raw, &related).unwrap().pods.remove(0);
-    assert_eq!(calm.memory_limits, BTreeMap::from([("server".to_owned(), 1 << 30)]));
+    let calm = workload(Kind::Deployment, &raw, &related)
+        .unwrap()
+        .pods
+        .remove(0);
+    assert_eq!(
+        calm.memory_limits,
+        BTreeMap::from([("server".to_owned(), 1 << 30)])
+    );
     assert_eq!(calm.images.keys().collect::<Vec<_>>(), ["server", "side"]);
-    assert_eq!((calm.restarts, calm.crash_loop, calm.oom_killed), (0, None, false));
-    let pod = related.pods.iter_mut().find(|p| p.metadata.name.as_ref() == Some(&calm.name)).unwrap();
+    assert_eq!(
+        (calm.restarts, calm.crash_loop, calm.oom_killed),
+        (0, None, false)
+    );
+    let pod = related
+        .pods
+        .iter_mut()
+        .find(|p| p.metadata.name.as_ref() == Some(&calm.name))
+        .unwrap();
     let status = pod.status.as_mut().unwrap();
     let statuses = status.container_statuses.as_mut().unwrap();
     statuses[0] = serde_json::from_value(json!({
@@ -210,10 +291,22 @@ fn pods_show_images_limits_and_trouble() {
     }))
     .unwrap();
     statuses[1].restart_count = 1;
-    status.conditions.as_mut().unwrap().iter_mut().for_each(|c| "False".clone_into(&mut c.status));
+    status
+        .conditions
+        .as_mut()
+        .unwrap()
+        .iter_mut()
+        .for_each(|c| "False".clone_into(&mut c.status));
     let troubled = workload(Kind::Deployment, &raw, &related).unwrap();
-    let pod = troubled.pods.iter().find(|pod| pod.name == calm.name).unwrap();
-    assert_eq!((pod.restarts, pod.oom_killed, pod.ready_since), (4, true, None));
+    let pod = troubled
+        .pods
+        .iter()
+        .find(|pod| pod.name == calm.name)
+        .unwrap();
+    assert_eq!(
+        (pod.restarts, pod.oom_killed, pod.ready_since),
+        (4, true, None)
+    );
     assert_eq!(pod.crash_loop.as_deref(), Some("CrashLoopBackOff"));
     assert!(!pod.images.contains_key("server"));
     assert_eq!(troubled.progress, 1);
@@ -226,21 +319,47 @@ fn the_budget_for_missing_pods_is_resolved_as_controllers_do() {
         let mut raw = snapshot.raw(kind, name);
         raw["spec"]["replicas"] = json!(replicas);
         raw["status"]["desiredNumberScheduled"] = json!(replicas);
-        let field = if kind == Kind::Deployment { "strategy" } else { "updateStrategy" };
+        let field = if kind == Kind::Deployment {
+            "strategy"
+        } else {
+            "updateStrategy"
+        };
         raw["spec"][field] = strategy;
-        workload(kind, &raw, &snapshot.related()).unwrap().max_unavailable
+        workload(kind, &raw, &snapshot.related())
+            .unwrap()
+            .max_unavailable
     };
     let rolling = |unavailable: Value, surge: Value| json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": unavailable, "maxSurge": surge}});
-    let deployment = |replicas, strategy| resolved(Kind::Deployment, "trace-server", replicas, strategy);
-    assert_eq!(deployment(2, json!({"type": "RollingUpdate"})), 0, "25% of 2, rounded down");
+    let deployment =
+        |replicas, strategy| resolved(Kind::Deployment, "trace-server", replicas, strategy);
+    assert_eq!(
+        deployment(2, json!({"type": "RollingUpdate"})),
+        0,
+        "25% of 2, rounded down"
+    );
     assert_eq!(deployment(10, rolling(json!("25%"), json!("25%"))), 2);
     assert_eq!(deployment(10, rolling(json!(3), json!(0))), 3);
-    assert_eq!(deployment(3, rolling(json!("10%"), json!(0))), 1, "neither surge nor absence: 1");
+    assert_eq!(
+        deployment(3, rolling(json!("10%"), json!(0))),
+        1,
+        "neither surge nor absence: 1"
+    );
     assert_eq!(deployment(3, rolling(json!(0), json!("1%"))), 0);
-    assert_eq!(deployment(2, rolling(json!(5), json!(0))), 2, "never more than there are");
+    assert_eq!(
+        deployment(2, rolling(json!(5), json!(0))),
+        2,
+        "never more than there are"
+    );
     assert_eq!(deployment(4, json!({"type": "Recreate"})), 4);
-    assert_eq!(resolved(Kind::StatefulSet, "db", 3, json!({"type": "RollingUpdate"})), 1);
-    assert_eq!(resolved(Kind::DaemonSet, "agent", 5, rolling(json!("30%"), json!(0))), 2, "rounded up");
+    assert_eq!(
+        resolved(Kind::StatefulSet, "db", 3, json!({"type": "RollingUpdate"})),
+        1
+    );
+    assert_eq!(
+        resolved(Kind::DaemonSet, "agent", 5, rolling(json!("30%"), json!(0))),
+        2,
+        "rounded up"
+    );
 }
 
 fn record(uid: &str, claim: &str) -> Value {
@@ -267,14 +386,22 @@ fn revision(uid: &str, claim: &str, stage: &str) -> Value {
 #[test]
 fn journals_are_told_from_other_revisions_and_kept_to_their_workload() {
     let snapshot = Snapshot::of(SETTLED);
-    assert!(snapshot.list("controllerrevisions").iter().all(|raw| journal(raw).is_none()));
+    assert!(
+        snapshot
+            .list("controllerrevisions")
+            .iter()
+            .all(|raw| journal(raw).is_none())
+    );
     for (stage, expected) in [
         ("intent", Some(JournalStage::Intent)),
         ("applied", Some(JournalStage::Applied)),
         ("removed", Some(JournalStage::Removed)),
         ("strange", None),
     ] {
-        assert_eq!(journal(&revision("u", "c", stage)).map(|journal| journal.stage), expected);
+        assert_eq!(
+            journal(&revision("u", "c", stage)).map(|journal| journal.stage),
+            expected
+        );
     }
     let mut broken = revision("u", "c", "applied");
     broken["data"]["env"] = json!("?");
@@ -282,13 +409,22 @@ fn journals_are_told_from_other_revisions_and_kept_to_their_workload() {
 
     let raw = snapshot.raw(Kind::Deployment, "trace-server");
     let uid = raw["metadata"]["uid"].as_str().unwrap();
-    let journals = [revision(uid, "c", "applied"), revision("another", "c", "intent")];
+    let journals = [
+        revision(uid, "c", "applied"),
+        revision("another", "c", "intent"),
+    ];
     let related = Related {
         journals: journals.iter().filter_map(journal).collect(),
         ..snapshot.related()
     };
     let view = workload(Kind::Deployment, &raw, &related).unwrap();
-    assert_eq!(view.journals.iter().map(|j| j.name.as_str()).collect::<Vec<_>>(), ["heapfleet-applied"]);
+    assert_eq!(
+        view.journals
+            .iter()
+            .map(|j| j.name.as_str())
+            .collect::<Vec<_>>(),
+        ["heapfleet-applied"]
+    );
 }
 
 fn scope(selector: Value, region: Value) -> Scope {
@@ -306,20 +442,44 @@ fn scope(selector: Value, region: Value) -> Scope {
 #[test]
 fn what_carries_something_of_ours_is_looked_at_whatever_is_targeted() {
     let everything = json!({});
-    let ours = scope(json!({"matchLabels": {"app": "trace-server"}}), everything.clone());
+    let ours = scope(
+        json!({"matchLabels": {"app": "trace-server"}}),
+        everything.clone(),
+    );
     let moved_on = scope(json!({"matchLabels": {"app": "none"}}), everything);
-    let elsewhere = scope(json!({"matchLabels": {"app": "none"}}), json!({"matchLabels": {"region": "ore"}}));
+    let elsewhere = scope(
+        json!({"matchLabels": {"app": "none"}}),
+        json!({"matchLabels": {"region": "ore"}}),
+    );
     let (before, after) = (Snapshot::of(SETTLED), Snapshot::of(CHANGED));
     let raw = |snapshot: &Snapshot| snapshot.raw(Kind::Deployment, "trace-server");
     assert!(ours.chosen(Kind::Deployment, &raw(&before), &[]));
-    assert!(!ours.chosen(Kind::Deployment, &before.raw(Kind::Deployment, "other"), &[]));
-    assert!(!ours.chosen(Kind::StatefulSet, &before.raw(Kind::StatefulSet, "db"), &[]), "kind");
+    assert!(!ours.chosen(
+        Kind::Deployment,
+        &before.raw(Kind::Deployment, "other"),
+        &[]
+    ));
+    assert!(
+        !ours.chosen(Kind::StatefulSet, &before.raw(Kind::StatefulSet, "db"), &[]),
+        "kind"
+    );
     assert!(!moved_on.chosen(Kind::Deployment, &raw(&before), &[]));
-    assert!(moved_on.chosen(Kind::Deployment, &raw(&after), &[]), "it has our claim");
+    assert!(
+        moved_on.chosen(Kind::Deployment, &raw(&after), &[]),
+        "it has our claim"
+    );
     let uid = raw(&before)["metadata"]["uid"].as_str().unwrap().to_owned();
-    let journals: Vec<Journal> = journal(&revision(&uid, "hub-1/trace/trace", "intent")).into_iter().collect();
-    assert!(moved_on.chosen(Kind::Deployment, &raw(&before), &journals), "it has our journal");
-    assert!(!elsewhere.chosen(Kind::Deployment, &raw(&after), &journals), "it is another region's");
+    let journals: Vec<Journal> = journal(&revision(&uid, "hub-1/trace/trace", "intent"))
+        .into_iter()
+        .collect();
+    assert!(
+        moved_on.chosen(Kind::Deployment, &raw(&before), &journals),
+        "it has our journal"
+    );
+    assert!(
+        !elsewhere.chosen(Kind::Deployment, &raw(&after), &journals),
+        "it is another region's"
+    );
 }
 
 #[test]
@@ -330,16 +490,34 @@ fn a_view_is_put_together_by_name_and_says_whether_the_namespace_takes_part() {
         let lists = Lists {
             namespace,
             nodes: snapshot.list("nodes"),
-            chosen: vec![(Kind::Deployment, snapshot.raw(Kind::Deployment, "trace-server"))],
+            chosen: vec![(
+                Kind::Deployment,
+                snapshot.raw(Kind::Deployment, "trace-server"),
+            )],
             related: snapshot.related(),
         };
-        assemble(&ClusterUid::new("u"), "API server of region nrt", &scope, &lists).unwrap()
+        assemble(
+            &ClusterUid::new("u"),
+            "API server of region nrt",
+            &scope,
+            &lists,
+        )
+        .unwrap()
     };
     let seen = view(Some(snapshot.0["namespace"].clone()));
     assert!(seen.namespace_opted_in);
-    assert_eq!(seen.workloads.keys().map(ToString::to_string).collect::<Vec<_>>(), ["Deployment/trace-server"]);
+    assert_eq!(
+        seen.workloads
+            .keys()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>(),
+        ["Deployment/trace-server"]
+    );
     let node = &seen.nodes["node-1"];
-    assert_eq!((node.arch.as_str(), node.page_size_label), ("amd64", Some(4_096)));
+    assert_eq!(
+        (node.arch.as_str(), node.page_size_label),
+        ("amd64", Some(4_096))
+    );
     assert!(!view(None).namespace_opted_in);
     let mut other = snapshot.0["namespace"].clone();
     other["metadata"]["labels"]["heapfleet.dev/enabled"] = json!("false");
@@ -349,10 +527,18 @@ fn a_view_is_put_together_by_name_and_says_whether_the_namespace_takes_part() {
 #[test]
 fn few_selectors_are_asked_one_by_one_and_many_as_a_whole() {
     let with = |n: usize| -> Vec<Value> {
-        (0..n).map(|i| json!({"spec": {"selector": {"matchLabels": {"app": format!("a{i}")}}}})).collect()
+        (0..n)
+            .map(|i| json!({"spec": {"selector": {"matchLabels": {"app": format!("a{i}")}}}}))
+            .collect()
     };
     assert_eq!(pod_selectors(with(0).iter()), Some(BTreeSet::new()));
-    assert_eq!(pod_selectors(with(2).iter()), Some(BTreeSet::from(["app=a0".to_owned(), "app=a1".to_owned()])));
+    assert_eq!(
+        pod_selectors(with(2).iter()),
+        Some(BTreeSet::from(["app=a0".to_owned(), "app=a1".to_owned()]))
+    );
     assert_eq!(pod_selectors(with(9).iter()), None);
-    assert_eq!(pod_selectors([json!({"spec": {"selector": {}}})].iter()), None);
+    assert_eq!(
+        pod_selectors([json!({"spec": {"selector": {}}})].iter()),
+        None
+    );
 }
