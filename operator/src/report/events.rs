@@ -1,7 +1,10 @@
 //! Takes decided events and what acts came to, gives `events.k8s.io/v1` events regarding the policy. A failure to publish
 //! is counted, never passed on: an event is a courtesy, not state.
 
-use std::time::Duration;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use heapfleet_core::decision;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -9,6 +12,7 @@ use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 
 use super::metrics::Metrics;
+use crate::clusters::Class;
 use crate::receipt::{Outcome, Receipt};
 
 /// Longest note that the API takes, bytes.
@@ -18,9 +22,13 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// At most so many events come from one pass, so that a fleet in trouble does not flood the API server.
 const PER_PASS: usize = 32;
 
+/// A trouble that stands is told again after this long.
+const TELL_AGAIN: Duration = Duration::from_mins(5);
+
 /// Publishes events; one for the whole process, because it aggregates what repeats.
 pub struct Events {
     recorder: Recorder,
+    told: Told,
 }
 
 impl std::fmt::Debug for Events {
@@ -38,38 +46,77 @@ impl Events {
         };
         Self {
             recorder: Recorder::new(hub, reporter),
+            told: Told::default(),
         }
     }
 
-    /// Publishes the transitions of one pass in order, then what was refused by an API server.
+    /// Publishes the transitions of one pass in order.
     pub async fn publish(
         &self,
         policy: &ObjectReference,
         attempt: Option<&ObjectReference>,
         decided: &[decision::Event],
-        receipts: &[Receipt],
         metrics: &Metrics,
     ) {
-        let refused = receipts.iter().filter_map(refusal);
-        let all = decided.iter().cloned().chain(refused).take(PER_PASS);
-        for event in all {
-            let event = to_event(&event, attempt.cloned());
-            let sending = self.recorder.publish(&event, policy);
-            let because = match tokio::time::timeout(DEADLINE, sending).await {
-                Ok(Ok(())) => continue,
-                Ok(Err(error)) => error.to_string(),
-                Err(late) => late.to_string(),
-            };
-            metrics.event_failed();
-            tracing::debug!(reason = event.reason, because, "event not published");
+        for event in decided.iter().take(PER_PASS) {
+            self.send(policy, to_event(event, attempt.cloned()), metrics)
+                .await;
         }
+    }
+
+    /// Publishes what stands in the way, once in a while and not in every pass; nobody would see it otherwise.
+    pub async fn trouble(
+        &self,
+        policy: &ObjectReference,
+        trouble: decision::Event,
+        metrics: &Metrics,
+    ) {
+        let uid = policy.uid.as_deref().unwrap_or_default();
+        if !self.told.anew(
+            &format!("{uid} {} {}", trouble.reason, trouble.note),
+            Instant::now(),
+        ) {
+            return;
+        }
+        let name = policy.name.as_deref().unwrap_or_default();
+        tracing::warn!(policy = name, reason = trouble.reason, "{}", trouble.note);
+        self.send(policy, to_event(&trouble, None), metrics).await;
+    }
+
+    async fn send(&self, policy: &ObjectReference, event: Event, metrics: &Metrics) {
+        let sending = self.recorder.publish(&event, policy);
+        let because = match tokio::time::timeout(DEADLINE, sending).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(late) => late.to_string(),
+        };
+        metrics.event_failed();
+        tracing::debug!(reason = event.reason, because, "event not published");
     }
 }
 
-/// The recorder folds events of equal action, reason and objects into the first one, note included. The action carries
-/// the region, so that the same transition in two regions stays two events; the attempt, as the related object, keeps
-/// two attempts apart.
+/// When what was told; bounded by forgetting what is old.
+#[derive(Debug, Default)]
+struct Told(Mutex<HashMap<String, Instant>>);
+
+impl Told {
+    fn anew(&self, what: &str, now: Instant) -> bool {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        told.retain(|_, at| now.duration_since(*at) < TELL_AGAIN);
+        if told.contains_key(what) {
+            return false;
+        }
+        told.insert(what.to_owned(), now);
+        true
+    }
+}
+
+/// The recorder folds events of equal action, reason and objects into the first one, and keeps the first note. The action
+/// carries a digest of the note, so that only what reads the same is folded; the attempt, as the related object, keeps two
+/// attempts apart.
 fn to_event(event: &decision::Event, attempt: Option<ObjectReference>) -> Event {
+    let mut digest = DefaultHasher::new();
+    event.note.hash(&mut digest);
     Event {
         type_: if event.warning {
             EventType::Warning
@@ -78,32 +125,35 @@ fn to_event(event: &decision::Event, attempt: Option<ObjectReference>) -> Event 
         },
         reason: event.reason.clone(),
         note: Some(clip(&event.note, NOTE_BYTES)),
-        action: match &event.region {
-            Some(region) => clip(&format!("{}In-{region}", event.reason), 128),
-            None => clip(&event.reason, 128),
-        },
+        action: format!("{}-{:016x}", clip(&event.reason, 100), digest.finish()),
         secondary: attempt,
     }
 }
 
-/// A no of an API server would otherwise be seen only as work that never goes on.
-fn refusal(receipt: &Receipt) -> Option<decision::Event> {
+/// A no of an API server, which would otherwise be seen only as work that never goes on.
+pub(super) fn refusal(receipt: &Receipt) -> Option<decision::Event> {
     let Outcome::Refused { class, message } = &receipt.outcome else {
         return None;
     };
     let kind = match class {
-        crate::clusters::Class::Forbidden => "ActForbidden",
-        crate::clusters::Class::Invalid => "ActInvalid",
-        crate::clusters::Class::Transient
-        | crate::clusters::Class::Throttled
-        | crate::clusters::Class::Conflict => return None,
+        Class::Forbidden => "ActForbidden",
+        Class::Invalid => "ActInvalid",
+        Class::Transient | Class::Throttled | Class::Conflict => return None,
     };
-    Some(decision::Event {
+    Some(trouble(
+        kind,
+        &format!("{} of {}: {message}", receipt.action, receipt.object),
+    ))
+}
+
+/// A warning that is no transition.
+pub(super) fn trouble(kind: &str, note: &str) -> decision::Event {
+    decision::Event {
         warning: true,
         reason: kind.to_owned(),
-        note: format!("{} of {}: {message}", receipt.action, receipt.object),
-        region: receipt.region.clone(),
-    })
+        note: note.to_owned(),
+        region: None,
+    }
 }
 
 /// At most `bytes` bytes of `text`, cut between characters.
@@ -132,9 +182,26 @@ mod tests {
     fn a_long_note_is_cut_between_characters() {
         let note = "…".repeat(600);
         let event = to_event(&event(&note), None);
-        let note = event.note.unwrap();
+        let note = event.note.as_ref().unwrap();
         assert_eq!(note.len(), 1023);
-        assert_eq!(event.action, "BakeStartedIn-ore");
+        assert!(event.action.starts_with("BakeStarted-") && event.action.len() < 128);
+    }
+
+    #[test]
+    fn only_what_reads_the_same_is_folded() {
+        let action = |note: &str| to_event(&event(note), None).action;
+        assert_eq!(action("one"), action("one"));
+        assert_ne!(action("one"), action("two"));
+    }
+
+    #[test]
+    fn a_trouble_that_stands_is_told_once_in_a_while() {
+        let told = Told::default();
+        let now = Instant::now();
+        assert!(told.anew("a", now));
+        assert!(!told.anew("a", now + Duration::from_mins(1)));
+        assert!(told.anew("b", now + Duration::from_mins(1)));
+        assert!(told.anew("a", now + TELL_AGAIN));
     }
 
     #[test]
@@ -148,8 +215,8 @@ mod tests {
                 message: "no".to_owned(),
             },
         };
-        assert_eq!(refusal(&receipt(crate::clusters::Class::Throttled)), None);
-        let seen = refusal(&receipt(crate::clusters::Class::Forbidden)).unwrap();
+        assert_eq!(refusal(&receipt(Class::Throttled)), None);
+        let seen = refusal(&receipt(Class::Forbidden)).unwrap();
         assert_eq!(seen.note, "Evict of trace-0: no");
     }
 }

@@ -85,11 +85,11 @@ fn written(pass: &Pass<'_>) -> Option<String> {
     Some(words.join(", "))
 }
 
-/// Whether the act did or may have done something, or met a no that people must see.
+/// Whether the act did or may have done something. A no is told apart, and not in every pass.
 fn changes(receipt: &Receipt) -> bool {
     match receipt.outcome {
-        Outcome::Applied | Outcome::Refused { .. } | Outcome::Failed { .. } => true,
-        Outcome::AlreadyDone | Outcome::LookAgain => false,
+        Outcome::Applied | Outcome::Failed { .. } => true,
+        Outcome::AlreadyDone | Outcome::LookAgain | Outcome::Refused { .. } => false,
     }
 }
 

@@ -67,23 +67,31 @@ impl Voice {
     pub async fn tell(&self, pass: &Pass<'_>) {
         count(&self.metrics, pass);
         log::write(pass);
-        let decided = if pass.settled {
-            pass.decision.events.as_slice()
-        } else {
-            &[]
-        };
         let attempt = pass
             .decision
             .policy
             .attempt
             .as_ref()
             .map(|name| attempt(pass, name));
+        if pass.settled {
+            let decided = &pass.decision.events;
+            self.events
+                .publish(pass.policy, attempt.as_ref(), decided, &self.metrics)
+                .await;
+        }
+        for refusal in pass.receipts.iter().filter_map(events::refusal) {
+            self.events
+                .trouble(pass.policy, refusal, &self.metrics)
+                .await;
+        }
+    }
+
+    /// Tells of a pass that could not look or could not write, for a reason that a person has to remove.
+    pub async fn stuck(&self, policy: &ObjectReference, because: &str) {
         self.events
-            .publish(
-                pass.policy,
-                attempt.as_ref(),
-                decided,
-                pass.receipts,
+            .trouble(
+                policy,
+                events::trouble("PassFailed", because),
                 &self.metrics,
             )
             .await;

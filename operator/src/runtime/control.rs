@@ -10,10 +10,10 @@ use jiff::Timestamp;
 use kube::core::PartialObjectMeta;
 use kube::runtime::controller::{Action, Config, Error};
 use kube::runtime::{Controller, watcher};
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client, Resource as _, ResourceExt as _};
 
 use super::backoff::Backoff;
-use crate::clusters::Clusters;
+use crate::clusters::{Class, Clusters};
 use crate::reconcile::{Next, PassError, pass};
 use crate::report::{PassResult, PolicyKey, Voice};
 
@@ -102,6 +102,12 @@ async fn one(policy: Arc<Policy>, shared: Arc<Shared>) -> Result<Action, PassErr
                 .voice
                 .metrics
                 .pass(PassResult::Failed, began.elapsed());
+            if needs_a_person(error.class()) {
+                shared
+                    .voice
+                    .stuck(&policy.object_ref(&()), &error.to_string())
+                    .await;
+            }
             Err(error)
         }
     }
@@ -121,6 +127,14 @@ fn failed(policy: Arc<Policy>, error: &PassError, shared: Arc<Shared>) -> Action
         "the pass failed: {error}"
     );
     Action::requeue(wait)
+}
+
+/// What time alone does not heal is told on the policy itself.
+fn needs_a_person(class: Class) -> bool {
+    match class {
+        Class::Forbidden | Class::Invalid => true,
+        Class::Transient | Class::Throttled | Class::Conflict => false,
+    }
 }
 
 fn key(policy: &Policy) -> PolicyKey {
