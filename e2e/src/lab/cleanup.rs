@@ -12,7 +12,7 @@ use super::{
     cgroup::Cgroups,
     child, interrupt, lock,
     state::{self, State},
-    sysctl, wait,
+    sysctl, tools, wait,
 };
 
 /// Ends every process, removes every cgroup and the state folder. Harmless when there is nothing.
@@ -24,6 +24,7 @@ pub fn cleanup(root: &Path) -> Result<()> {
     let _alone = lock::acquire(&format!("down:{}", root.display()), Duration::from_mins(2))?;
     // Processes first, with or without a folder: one may have been started just before the crash.
     end_processes(root)?;
+    tools::remove_unfinished()?;
     if !state::is_root(root) {
         return Ok(());
     }

@@ -133,7 +133,7 @@ impl ToolSet {
             return Ok(done);
         }
         let fresh = Fresh::create(cache, self.name)?;
-        let log = cache.join(format!("{}.log", self.name));
+        let log = fresh.0.join("build.log");
         let what = format!(
             "building {} from source ({})",
             self.name,
@@ -141,7 +141,7 @@ impl ToolSet {
         );
         let note = || {
             format!(
-                "({} packages compiled)",
+                "({} packages fetched or compiled)",
                 fs::read_to_string(&log).unwrap_or_default().lines().count()
             )
         };
@@ -203,21 +203,25 @@ fn build_pause(cache: &Path) -> Result<PathBuf> {
     Ok(done)
 }
 
+/// Deletes what a build that was killed left in the cache, unless another build is under way.
+pub(super) fn remove_unfinished() -> Result<()> {
+    let (Ok(cache), Ok(_alone)) = (cache_dir(), lock::acquire("build", Duration::ZERO)) else {
+        return Ok(());
+    };
+    for entry in fs::read_dir(cache).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with('.') {
+            fs::remove_dir_all(entry.path())
+                .with_context(|| format!("removing {}", entry.path().display()))?;
+        }
+    }
+    Ok(())
+}
+
 /// A folder that is deleted unless it is published.
 struct Fresh(PathBuf);
 
 impl Fresh {
     fn create(cache: &Path, name: &str) -> Result<Self> {
-        // The build lock is held: what an earlier, killed build left may go.
-        for entry in fs::read_dir(cache)?.flatten() {
-            if entry
-                .file_name()
-                .to_string_lossy()
-                .starts_with(&format!(".{name}."))
-            {
-                fs::remove_dir_all(entry.path())?;
-            }
-        }
         let dir = cache.join(format!(".{name}.{}", std::process::id()));
         fs::create_dir_all(&dir)?;
         Ok(Self(dir))
