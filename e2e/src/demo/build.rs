@@ -33,23 +33,29 @@ pub fn workspace() -> Result<PathBuf> {
     Ok(root.to_owned())
 }
 
-/// Builds both programs in their release form, with progress.
+/// Builds both programs, with progress: the operator in the profile `lab`, the workload as this program was built.
 pub(super) fn programs(progress: Progress) -> Result<Programs> {
     let root = workspace()?;
     let out = target_dir(&root);
     progress.during("building the operator as a static program", || {
-        cargo(
-            &root,
-            &["-p", "heapfleet", "--bin", "heapfleet", "--target", TARGET],
-            "-C target-feature=+crt-static",
-        )
+        let args = [
+            "-p",
+            "heapfleet",
+            "--bin",
+            "heapfleet",
+            "--profile",
+            "lab",
+            "--target",
+            TARGET,
+        ];
+        cargo(&root, &args, "-C target-feature=+crt-static")
     })?;
     progress.during("building the workload", || {
         cargo(&root, &["-p", "heapfleet-e2e", "--bin", "trace-server"], "")
     })?;
     let programs = Programs {
-        heapfleet: out.join(TARGET).join("release/heapfleet"),
-        trace_server: out.join("release/trace-server"),
+        heapfleet: out.join(TARGET).join("lab/heapfleet"),
+        trace_server: out.join("debug/trace-server"),
     };
     for file in [&programs.heapfleet, &programs.trace_server] {
         ensure!(file.is_file(), "cargo built no {}", file.display());
@@ -66,7 +72,7 @@ fn cargo(root: &Path, args: &[&str], flags: &str) -> Result<()> {
     let mut command = Command::new(program);
     command
         .current_dir(root)
-        .args(["build", "--release", "--locked", "--quiet"])
+        .args(["build", "--locked", "--quiet"])
         .args(args);
     if !flags.is_empty() {
         command.env("RUSTFLAGS", flags);

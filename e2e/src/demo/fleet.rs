@@ -104,15 +104,16 @@ impl Fleet {
             self.lab.apply(region, &self.read("member.yaml")?)?;
         }
         // The lab's container runtime keeps its state elsewhere than a node's does.
-        let runtime = self
+        let tasks = "io.containerd.runtime.v2.task/k8s.io";
+        let here = self
             .lab
             .region(region)?
             .path("containerd/state")
-            .display()
-            .to_string();
-        let probe = self
-            .read("probe.yaml")?
-            .replace("/run/containerd", &runtime);
+            .join(tasks);
+        let probe = self.read("probe.yaml")?.replace(
+            &format!("path: /run/containerd/{tasks}"),
+            &format!("path: {}", here.display()),
+        );
         self.lab.apply(region, &probe)?;
         Ok(())
     }

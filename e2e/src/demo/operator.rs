@@ -36,7 +36,7 @@ impl Fleet {
                 "get",
                 "pods",
                 "-l",
-                "app.kubernetes.io/name=heapfleet",
+                "app.kubernetes.io/component=operator",
                 "-o",
                 "jsonpath={.items[*].metadata.uid}",
             ],
