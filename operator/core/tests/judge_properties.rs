@@ -1,5 +1,12 @@
 //! The properties of judge.md part C on random worlds: numbers 1 to 13, 16 and 18 to 25 on whole looks from samples. The
 //! properties of single formulas (13 to 15, 17, 21, 22) are in `judge_formulas.rs`.
+#![expect(
+    clippy::unwrap_used,
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a test stops at what it did not expect"
+)]
 
 #[path = "judge/world.rs"]
 mod world;
@@ -157,7 +164,7 @@ proptest! {
         let cut = cut.min(world.after);
         let (settings, input) = (world.settings(), world.input());
         let now = world.change().ended + BLOCK * f64::from(cut) + 31.0;
-        let told = LookInput { now, ..input.clone() };
+        let told = LookInput { now, ..input };
         let mut short = told.clone();
         for pod in pods(&mut short) {
             for series in all_series(pod) {
@@ -449,14 +456,17 @@ fn nothing_is_no_verdict() {
     }
 }
 
+/// How a gate is closed.
+type Close = (Code, Box<dyn Fn(&mut LookInput)>);
+
 /// 8. Every gate, closed on its own in a case that passes, prevents the Pass.
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of every gate")]
 fn a_closed_gate_is_never_a_pass() {
     for identity in [Identity::Stable, Identity::None] {
         let (world, settings, input) = passing(5, identity);
         assert_eq!(judge(&settings, &input).verdict, Verdict::Pass);
         let since = world.change().began;
-        type Close = (Code, Box<dyn Fn(&mut LookInput)>);
         let late = move |t: f64, from: f64| t > since + from * BLOCK;
         let closes: Vec<Close> = vec![
             (

@@ -1,4 +1,9 @@
 //! Recorded bakes of real processes, judged second by second with one-second blocks (judge.md B7).
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test stops at what it did not expect"
+)]
 
 #[path = "judge/recording.rs"]
 mod recording;

@@ -2,6 +2,8 @@
 //! of several looks out. The file holds its inputs, quantised, and its outputs: one to ten pods an arm, one to five terms
 //! of the profile, restarts in the baseline, outliers, late onsets, windows of peaks.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
 use std::io::Read;
 
 use heapfleet_core::judge::Identity;

@@ -22,7 +22,7 @@ impl Chance {
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        let high = u32::try_from((z ^ (z >> 31)) >> 32).unwrap();
+        let high = u32::try_from((z ^ (z >> 31)) >> 32).unwrap_or(0);
         (f64::from(high) + 0.5) / 4_294_967_296.0
     }
 
@@ -108,20 +108,20 @@ impl World {
     }
 
     pub(crate) fn input(&self) -> LookInput {
-        let change = self.change();
+        let when = self.change();
         let mut chance = Chance(self.seed);
-        let canary = self.arm("ore", self.canary, true, &mut chance);
-        let control = self.arm("fra", self.control, false, &mut chance);
+        let ore = self.arm("ore", self.canary, true, &mut chance);
+        let fra = self.arm("fra", self.control, false, &mut chance);
         LookInput {
-            now: change.ended + BLOCK * f64::from(self.after) + 31.0,
-            change: Some(change),
-            canary,
-            controls: vec![control],
+            now: when.ended + BLOCK * f64::from(self.after) + 31.0,
+            change: Some(when),
+            canary: ore,
+            controls: vec![fra],
         }
     }
 
     fn arm(&self, region: &str, pods: u32, target: bool, chance: &mut Chance) -> Arm {
-        let change = self.change();
+        let when = self.change();
         let mut out = Arm {
             region: region.to_owned(),
             ..Arm::default()
@@ -130,20 +130,20 @@ impl World {
             let level = 0.1 + 0.02 * chance.normal();
             let effect = if target { self.effect } else { 0.0 };
             let after = level + effect + 0.005 * chance.normal();
-            let end = change.ended + BLOCK * f64::from(self.after) + 31.0;
-            let old = (ORIGIN, change.began, level);
-            let new = (change.began + 1.0, end, after);
+            let end = when.ended + BLOCK * f64::from(self.after) + 31.0;
+            let old = (ORIGIN, when.began, level);
+            let new = (when.began + 1.0, end, after);
             if self.identity == Identity::Stable {
                 let mut pod = self.pod(&format!("{region}-{i}"), &[old, new], chance);
                 pod.exists = true;
-                prove(&mut pod, target, change.began + 1.0);
+                prove(&mut pod, target, when.began + 1.0);
                 out.pods.push(pod);
             } else {
                 let mut before = self.pod(&format!("{region}-old-{i}"), &[old], chance);
                 prove(&mut before, false, ORIGIN - 1e6);
                 let mut pod = self.pod(&format!("{region}-new-{i}"), &[new], chance);
                 pod.exists = true;
-                prove(&mut pod, target, change.began + 1.0);
+                prove(&mut pod, target, when.began + 1.0);
                 out.pods.extend([before, pod]);
             }
         }
@@ -232,7 +232,7 @@ pub(crate) fn all_series(pod: &mut Pod) -> Vec<&mut Series> {
 
 /// Multiplies the canary's RSS after the change.
 pub(crate) fn scale_canary(input: &mut LookInput, factor: f64) {
-    let since = input.change.unwrap().began;
+    let since = input.change.map_or(0.0, |c| c.began);
     for pod in &mut input.canary.pods {
         map(&mut pod.rss, |(t, v)| {
             (t, if t > since { factor * v } else { v })

@@ -1,6 +1,6 @@
 //! What each kind of vector computes, from its input alone.
 
-use heapfleet_core::judge::diagnosis::{Ends, Span, diagnose};
+use heapfleet_core::judge::diagnosis::{Ends, Finding, Span, diagnose};
 use heapfleet_core::judge::gates::{self, ArmFacts, Churn, Facts};
 use heapfleet_core::judge::noise::{self, OneOff};
 use heapfleet_core::judge::rule::Mixture;
@@ -260,6 +260,6 @@ fn diagnosis(input: &Fields<'_>) -> Result<Json, String> {
         capacity: input.get("capacity").and_then(number),
         purges: input.number_or("purges", 0.0)?,
     };
-    let found: Vec<&str> = diagnose(&span).into_iter().map(|f| f.as_str()).collect();
+    let found: Vec<&str> = diagnose(&span).into_iter().map(Finding::as_str).collect();
     Ok(json!({ "diagnosis": found }))
 }

@@ -75,7 +75,7 @@ pub(crate) fn look(input: &Fields<'_>, defaults: &Defaults) -> Result<Json, Stri
         "verdict": verdict.as_str(), "reason": reason.to_string(), "metrics": Json::Object(shown)});
     if verdict == Verdict::Inconclusive {
         let most = input.count_or("max_bake_blocks", defaults.max_bake)?;
-        out["final"] = json!(bake_blocks >= most);
+        insert(&mut out, "final", json!(bake_blocks >= most));
     }
     Ok(out)
 }
@@ -142,11 +142,18 @@ fn show(w: &Weighed) -> Json {
     let mut out = json!({
         "blocks": w.blocks, "log_e": w.log_e, "line": w.line, "line_promote": w.line_promote});
     if w.blocks > 0 {
-        out["theta_pct"] = json!(100.0 * w.theta.exp_m1());
+        insert(&mut out, "theta_pct", json!(100.0 * w.theta.exp_m1()));
     }
     if let Some(trend) = w.trend {
-        out["projected"] = json!(trend.projected);
-        out["growth"] = json!(trend.growth);
+        insert(&mut out, "projected", json!(trend.projected));
+        insert(&mut out, "growth", json!(trend.growth));
     }
     out
+}
+
+/// Adds a key to an object.
+fn insert(object: &mut Json, key: &str, value: Json) {
+    if let Some(map) = object.as_object_mut() {
+        map.insert(key.to_owned(), value);
+    }
 }

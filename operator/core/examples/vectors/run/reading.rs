@@ -13,7 +13,11 @@ pub(crate) fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Number(n) => n.as_f64(),
         Value::String(s) => s.trim_start_matches('.').parse().ok(),
-        _ => None,
+        Value::Null
+        | Value::Bool(_)
+        | Value::Sequence(_)
+        | Value::Mapping(_)
+        | Value::Tagged(_) => None,
     }
 }
 
@@ -91,11 +95,9 @@ impl<'a> Fields<'a> {
     }
 
     pub(crate) fn text(&self, key: &str) -> Option<String> {
-        match self.get(key)? {
-            Value::String(s) => Some(s.clone()),
-            Value::Number(n) => Some(n.to_string()),
-            _ => None,
-        }
+        let value = self.get(key)?;
+        let number = || value.as_f64().map(|n| n.to_string());
+        value.as_str().map(str::to_owned).or_else(number)
     }
 
     pub(crate) fn list(&self, key: &str) -> Result<&'a Vec<Value>, String> {
