@@ -107,6 +107,7 @@ mod manifests {
         let expected = set(&[
             "patch allocatorpolicies.heapfleet.dev",
             "create allocatorrollouts.heapfleet.dev",
+            "patch allocatorrollouts.heapfleet.dev",
             "delete allocatorrollouts.heapfleet.dev",
             "update allocatorpolicies/status.heapfleet.dev",
             "update allocatorrollouts/status.heapfleet.dev",

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::translate::FINALIZER;
 
 /// Label of an attempt: the name of its policy.
-pub(super) const POLICY_LABEL: &str = "heapfleet.dev/policy";
+pub const POLICY_LABEL: &str = "heapfleet.dev/policy";
 /// Label of a journal.
 const JOURNAL_LABEL: &str = "heapfleet.dev/journal";
 /// Annotation of a journal: how far the change got.
@@ -46,6 +46,15 @@ pub(super) fn remove_finalizer(version: &str, index: usize) -> Vec<Value> {
     ]
 }
 
+/// Removes our finalizer, which is the one at `index`, from an attempt.
+pub(super) fn release(index: usize) -> Vec<Value> {
+    let path = format!("/metadata/finalizers/{index}");
+    vec![
+        test(path.as_str(), FINALIZER),
+        json!({"op": "remove", "path": path}),
+    ]
+}
+
 /// An attempt goes with its policy. It does not block the policy's deletion: our finalizer does, for as long as needed.
 pub(super) fn policy_owner(policy: &AllocatorPolicy) -> OwnerReference {
     OwnerReference {
@@ -56,6 +65,11 @@ pub(super) fn policy_owner(policy: &AllocatorPolicy) -> OwnerReference {
         controller: Some(true),
         block_owner_deletion: Some(false),
     }
+}
+
+/// Tests that an attempt is of the policy with this uid; changes nothing.
+pub(super) fn owned_by(uid: &str) -> Vec<Value> {
+    vec![test("/metadata/ownerReferences/0/uid", uid)]
 }
 
 /// The journal of a change: a ControllerRevision, whose `data` the API server keeps immutable. It carries no label that a

@@ -5,7 +5,7 @@ use heapfleet_crds::{AllocatorRollout, AllocatorRolloutSpec, Plan};
 use kube::ResourceExt as _;
 
 use super::{ActError, MANAGER, Scene, bodies, hub_path, kinds};
-use crate::clusters::{ClusterError, Deleted};
+use crate::clusters::{Class, ClusterError, Deleted, Writer};
 use crate::receipt::Outcome;
 use crate::translate::{self, FINALIZER};
 
@@ -21,7 +21,7 @@ pub(super) async fn add_finalizer(scene: &Scene<'_>, version: &str) -> Result<Ou
     Ok(Outcome::Applied)
 }
 
-/// Lets the policy go.
+/// Lets the policy go, and its attempts with it.
 pub(super) async fn remove_finalizer(
     scene: &Scene<'_>,
     version: &str,
@@ -34,6 +34,9 @@ pub(super) async fn remove_finalizer(
     let Some(index) = ours else {
         return Ok(Outcome::AlreadyDone);
     };
+    for rollout in scene.rollouts {
+        release(&scene.hub, rollout).await?;
+    }
     let operations = bodies::remove_finalizer(version, index);
     let path = hub_path(scene.policy, "allocatorpolicies")?;
     match scene.hub.json_patch(&path, &operations, MANAGER).await {
@@ -60,7 +63,22 @@ pub(super) async fn create_attempt(
     let path = kinds(&scene.namespace(), "allocatorrollouts")?;
     match scene.hub.create(&path, &body, MANAGER).await {
         Ok(_) => Ok(Outcome::Applied),
-        Err(ClusterError::Exists { .. }) => Ok(Outcome::AlreadyDone),
+        Err(ClusterError::Exists { .. }) => ours(scene, name).await,
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether the attempt that stands under this name is of this policy, or of an earlier one of the same name that was taken
+/// out by force.
+async fn ours(scene: &Scene<'_>, name: &str) -> Result<Outcome, ActError> {
+    let path = kinds(&scene.namespace(), "allocatorrollouts")?.named(name)?;
+    let owner = bodies::owned_by(&scene.policy.uid().unwrap_or_default());
+    match scene.hub.json_patch(&path, &owner, MANAGER).await {
+        Ok(_) => Ok(Outcome::AlreadyDone),
+        Err(ClusterError::Moved { .. }) => Ok(Outcome::Refused {
+            class: Class::Invalid,
+            message: "an attempt of an earlier policy of this name is in the way; restore what it changed, then delete it and remove its finalizer".to_owned(),
+        }),
         Err(error) => Err(error.into()),
     }
 }
@@ -76,6 +94,8 @@ fn attempt(scene: &Scene<'_>, name: &str, plan: Plan) -> AllocatorRollout {
     rollout.metadata.labels =
         Some([(bodies::POLICY_LABEL.to_owned(), scene.policy.name_any())].into());
     rollout.metadata.owner_references = Some(vec![bodies::policy_owner(scene.policy)]);
+    // The state of what was changed must outlive a hasty deletion: it is the way back.
+    rollout.metadata.finalizers = Some(vec![FINALIZER.to_owned()]);
     rollout
 }
 
@@ -90,7 +110,27 @@ pub(super) async fn delete_attempt(scene: &Scene<'_>, name: &str) -> Result<Outc
     };
     let path = hub_path(rollout, "allocatorrollouts")?;
     match scene.hub.delete(&path, rollout.uid().as_deref()).await? {
-        Deleted::Accepted => Ok(Outcome::Applied),
+        Deleted::Accepted => {
+            release(&scene.hub, rollout).await?;
+            Ok(Outcome::Applied)
+        }
         Deleted::Gone => Ok(Outcome::AlreadyDone),
+    }
+}
+
+/// Takes our finalizer off an attempt.
+pub async fn release(hub: &Writer, rollout: &AllocatorRollout) -> Result<(), ActError> {
+    let ours = rollout
+        .finalizers()
+        .iter()
+        .position(|finalizer| finalizer == FINALIZER);
+    let Some(index) = ours else { return Ok(()) };
+    let path = hub_path(rollout, "allocatorrollouts")?;
+    match hub
+        .json_patch(&path, &bodies::release(index), MANAGER)
+        .await
+    {
+        Ok(_) | Err(ClusterError::NotFound { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }

@@ -13,6 +13,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+pub use bodies::POLICY_LABEL;
 use futures::future::join_all;
 use heapfleet_core::decision::Action;
 pub(crate) use heapfleet_core::inject::MANAGER;
@@ -23,6 +24,7 @@ use serde_json::Value;
 
 pub use commit::{Committed, commit};
 pub use error::ActError;
+pub use hub::release;
 pub use region::region;
 
 use crate::clusters::{Refused, ResourcePath, Writer};
@@ -62,6 +64,7 @@ pub async fn carry_out(
     committed: &Committed,
     actions: &[Action],
 ) -> Vec<Receipt> {
+    let_go(scene).await;
     let mut groups: BTreeMap<Option<&Region>, Vec<&Action>> = BTreeMap::new();
     for action in actions {
         groups.entry(place(action)).or_default().push(action);
@@ -70,6 +73,20 @@ pub async fn carry_out(
         .into_values()
         .map(|group| in_order(scene, committed, group));
     join_all(groups).await.into_iter().flatten().collect()
+}
+
+/// Attempts that somebody deletes go as soon as a later one has taken over; the newest stays for as long as its policy
+/// does, because it alone knows what was changed.
+async fn let_go(scene: &Scene<'_>) {
+    let Some((_newest, earlier)) = scene.rollouts.split_last() else {
+        return;
+    };
+    let deleted = |rollout: &&AllocatorRollout| rollout.metadata.deletion_timestamp.is_some();
+    for rollout in earlier.iter().filter(deleted) {
+        if let Err(error) = release(&scene.hub, rollout).await {
+            tracing::debug!(attempt = rollout.name_any(), %error, "not let go yet");
+        }
+    }
 }
 
 async fn in_order(scene: &Scene<'_>, committed: &Committed, actions: Vec<&Action>) -> Vec<Receipt> {

@@ -12,6 +12,7 @@ use heapfleet_core::status::{PolicyReport, RolloutReport};
 use heapfleet_core::world::JournalStage;
 use heapfleet_crds as crds;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use serde_json::{Value, json};
 use wiremock::matchers::{method, path};
 use wiremock::{Mock, MockServer, Request, ResponseTemplate};
@@ -504,6 +505,10 @@ async fn an_attempt_is_made_once_and_only_of_the_plan_that_was_decided_on() {
             "uid": "policy-uid", "controller": true, "blockOwnerDeletion": false,
         }])
     );
+    assert_eq!(
+        body["metadata"]["finalizers"],
+        json!(["heapfleet.dev/finalizer"])
+    );
     assert_eq!(body["spec"]["plan"]["attempt"], 2);
     assert_eq!(body["spec"]["state"], "Run");
 
@@ -515,16 +520,40 @@ async fn an_attempt_is_made_once_and_only_of_the_plan_that_was_decided_on() {
         failure(409, "AlreadyExists", "exists"),
     )
     .await;
+    let existing = format!("{ROLLOUTS}/trace-00-2");
+    answer(&server, "PATCH", &existing, ok(json!({}))).await;
     assert_eq!(
         outcome(&server, create(plan.clone())).await,
         Outcome::AlreadyDone
     );
     let other = CorePlan {
         hash: PlanHash::new("v1-ff"),
-        ..plan
+        ..plan.clone()
     };
     assert_eq!(outcome(&server, create(other)).await, Outcome::LookAgain);
-    assert_eq!(sent(&server).await.len(), 1);
+    let sent = sent(&server).await;
+    assert_eq!(sent.len(), 2);
+    let owner =
+        json!([{"op": "test", "path": "/metadata/ownerReferences/0/uid", "value": "policy-uid"}]);
+    assert_eq!(sent[1].2, owner);
+
+    let server = MockServer::start().await;
+    answer(
+        &server,
+        "POST",
+        ROLLOUTS,
+        failure(409, "AlreadyExists", "exists"),
+    )
+    .await;
+    answer(
+        &server,
+        "PATCH",
+        &existing,
+        failure(422, "Invalid", TEST_FAILED),
+    )
+    .await;
+    let refused = outcome(&server, create(plan)).await;
+    assert_eq!(refused.class(), Some(Class::Invalid));
 }
 
 fn decision() -> Decision {
@@ -648,4 +677,78 @@ async fn a_conflict_stops_the_commit_where_it_is() {
     .await;
     let error = commit_on(&server, &policy(), rollout()).await.unwrap_err();
     assert_eq!(error.class(), Class::Transient);
+}
+
+#[tokio::test]
+async fn an_attempt_that_is_deleted_goes_when_a_later_one_has_taken_over() {
+    let server = MockServer::start().await;
+    for name in ["trace-00-1", "trace-00-2"] {
+        answer(
+            &server,
+            "PATCH",
+            &format!("{ROLLOUTS}/{name}"),
+            ok(json!({})),
+        )
+        .await;
+        answer(
+            &server,
+            "DELETE",
+            &format!("{ROLLOUTS}/{name}"),
+            ok(json!({})),
+        )
+        .await;
+    }
+    answer(&server, "PATCH", POLICY, ok(json!({}))).await;
+    let mut rollouts = [rollout(), rollout()];
+    for (rollout, name) in rollouts.iter_mut().zip(["trace-00-1", "trace-00-2"]) {
+        rollout.metadata.name = Some(name.to_owned());
+        rollout.metadata.uid = Some(name.to_owned());
+        rollout.metadata.deletion_timestamp = Some(meta::Time(Timestamp::UNIX_EPOCH));
+        rollout.metadata.finalizers =
+            Some(vec!["other".to_owned(), translate::FINALIZER.to_owned()]);
+    }
+    let mut policy = policy();
+    policy.metadata.finalizers = Some(vec![translate::FINALIZER.to_owned()]);
+    let scene = Scene {
+        hub: writer(&server),
+        policy: &policy,
+        rollouts: &rollouts,
+        frozen: None,
+        regions: BTreeMap::new(),
+    };
+    let none = carry_out(&scene, &Committed::default(), &[]).await;
+    assert!(none.is_empty());
+    let release = json!([
+        {"op": "test", "path": "/metadata/finalizers/1", "value": "heapfleet.dev/finalizer"},
+        {"op": "remove", "path": "/metadata/finalizers/1"},
+    ]);
+    let first = format!("{ROLLOUTS}/trace-00-1");
+    let expected = [("PATCH".to_owned(), first.clone(), release.clone())];
+    assert_eq!(sent(&server).await, expected);
+
+    server.reset().await;
+    answer(
+        &server,
+        "PATCH",
+        &format!("{ROLLOUTS}/trace-00-1"),
+        ok(json!({})),
+    )
+    .await;
+    answer(
+        &server,
+        "PATCH",
+        &format!("{ROLLOUTS}/trace-00-2"),
+        ok(json!({})),
+    )
+    .await;
+    answer(&server, "PATCH", POLICY, ok(json!({}))).await;
+    let receipts = carry_out(&scene, &Committed::default(), &[Action::RemoveFinalizer]).await;
+    assert_eq!(receipts[0].outcome, Outcome::Applied);
+    let paths: Vec<String> = sent(&server)
+        .await
+        .into_iter()
+        .map(|(_, path, _)| path)
+        .collect();
+    let second = format!("{ROLLOUTS}/trace-00-2");
+    assert_eq!(paths, [first.clone(), first, second, POLICY.to_owned()]);
 }

@@ -76,11 +76,17 @@ pub(super) async fn read(
     }))
 }
 
-/// The attempts of this very policy, oldest first. One that is on its way out is gone for decisions.
+/// The attempts of this very policy, oldest first. One that somebody deletes still counts while our finalizer holds it: it
+/// alone knows what was changed.
 fn own(policy: &AllocatorPolicy, mut rollouts: Vec<AllocatorRollout>) -> Vec<AllocatorRollout> {
     let uid = policy.uid().unwrap_or_default();
     rollouts.retain(|rollout| {
-        rollout.spec.plan.policy_uid == uid && rollout.metadata.deletion_timestamp.is_none()
+        let held = rollout
+            .finalizers()
+            .iter()
+            .any(|finalizer| finalizer == translate::FINALIZER);
+        let there = rollout.metadata.deletion_timestamp.is_none() || held;
+        rollout.spec.plan.policy_uid == uid && there
     });
     rollouts.sort_by_key(|rollout| {
         let made = rollout

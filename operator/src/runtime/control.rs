@@ -13,6 +13,7 @@ use kube::runtime::{Controller, watcher};
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 
 use super::backoff::Backoff;
+use super::orphans;
 use crate::clusters::{Class, Clusters};
 use crate::reconcile::{Next, PassError, pass};
 use crate::report::{PassResult, PolicyKey, Voice};
@@ -47,8 +48,7 @@ pub(super) async fn run(
     stop: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
     let watch = watcher::Config::default().timeout(WATCH_SECONDS);
-    let voice = Arc::clone(&shared.voice);
-    Controller::new(Api::<Policy>::all(hub.clone()), watch.clone())
+    let passes = Controller::new(Api::<Policy>::all(hub.clone()), watch.clone())
         .owns(Api::<AllocatorRollout>::all(hub), watch)
         .with_config(
             Config::default()
@@ -56,25 +56,33 @@ pub(super) async fn run(
                 .concurrency(CONCURRENCY),
         )
         .graceful_shutdown_on(stop)
-        .run(one, failed, shared)
-        .for_each(|ended| {
-            match ended {
-                Err(Error::ObjectNotFound(gone)) => {
-                    let key = (
-                        gone.namespace.clone().unwrap_or_default(),
-                        gone.name.clone(),
-                    );
-                    voice.metrics.forget_policy(&key);
-                }
-                Err(Error::QueueError(error)) => {
-                    tracing::warn!(%error, "the watch on the hub broke and is begun anew");
-                }
-                // Told where it happened, or of no interest.
-                Err(Error::ReconcilerFailed(..) | Error::RunnerError(_)) | Ok(_) => {}
+        .run(one, failed, Arc::clone(&shared));
+    passes
+        .for_each_concurrent(usize::from(CONCURRENCY), |ended| async {
+            if let Err(error) = ended {
+                broken(&shared, error).await;
             }
-            futures::future::ready(())
         })
         .await;
+}
+
+/// What of the controller's errors nobody has told of yet.
+async fn broken(shared: &Shared, error: Error<PassError, watcher::Error>) {
+    match error {
+        // Normal where a policy has gone and something of it is still seen.
+        Error::ObjectNotFound(gone) => {
+            let key = (
+                gone.namespace.clone().unwrap_or_default(),
+                gone.name.clone(),
+            );
+            shared.voice.metrics.forget_policy(&key);
+            orphans::release(shared, &key).await;
+        }
+        Error::QueueError(error) => {
+            tracing::warn!(%error, "the watch on the hub broke and is begun anew");
+        }
+        Error::ReconcilerFailed(..) | Error::RunnerError(_) => {}
+    }
 }
 
 async fn one(policy: Arc<Policy>, shared: Arc<Shared>) -> Result<Action, PassError> {

@@ -3,6 +3,7 @@
 
 mod backoff;
 mod control;
+mod orphans;
 mod ready;
 mod regions;
 mod server;
