@@ -476,7 +476,7 @@ fn a_closed_gate_is_never_a_pass() {
             (
                 Code::NoControlData,
                 Box::new(move |i| {
-                    each(&mut i.controls[0].pods, |t, v| (!late(t, 0.0)).then_some(v))
+                    each(&mut i.controls[0].pods, |t, v| (!late(t, 0.0)).then_some(v));
                 }),
             ),
             (
@@ -488,7 +488,7 @@ fn a_closed_gate_is_never_a_pass() {
                 Box::new(move |i| {
                     each(&mut i.canary.pods, |t, v| {
                         Some(if late(t, 50.0) { 3e9 } else { v })
-                    })
+                    });
                 }),
             ),
             (

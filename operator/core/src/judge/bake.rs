@@ -79,79 +79,148 @@ struct Without {
     control: Option<(usize, usize)>,
 }
 
-/// Judges one metric.
-pub fn run(rule: &Rule, frozen: &FrozenMetric, after: &After<'_>) -> Run {
-    let arms: Vec<Panel> = std::iter::once(after.canary)
-        .chain(after.controls)
-        .map(|panel| centred(panel, frozen))
-        .collect();
-    let means: Vec<Vec<Option<f64>>> = arms
-        .iter()
-        .zip(after.quorum)
-        .map(|(panel, quorum)| panel.means(after.window, quorum))
-        .collect();
-    let (mut columns, mut d, mut moved) = (Vec::new(), Vec::new(), vec![Vec::new(); arms.len()]);
-    for (i, open) in after.open.iter().enumerate() {
-        let column: Vec<Option<f64>> = means.iter().map(|m| m.get(i).copied().flatten()).collect();
-        let (Some((canary, controls)), Some(t), true) =
-            (column.split_first(), after.times.get(i), *open)
-        else {
-            continue;
+/// What one look sees of the pods and of the control regions.
+struct Now {
+    /// Each pod's mean, per arm.
+    effects: Vec<Vec<Option<f64>>>,
+    /// How far each control region moved.
+    regions: Vec<f64>,
+}
+
+/// One pod's centred values as running sums.
+struct PodSums {
+    columns: Vec<i64>,
+    sums: Vec<f64>,
+}
+
+impl PodSums {
+    fn of(pod: &PanelPod) -> Self {
+        let mut sum = 0.0;
+        let mut running = |p: &Point| {
+            sum += p.y;
+            sum
         };
-        let (Some(c), Some(k)) = (*canary, control_mean(controls)) else {
-            continue;
-        };
-        columns.push(after.window.from + num::signed(i));
-        d.push(c - k - frozen.at(*t));
-        for (list, value) in moved.iter_mut().zip(&column) {
-            list.extend(*value);
+        Self {
+            sums: pod.points.iter().map(&mut running).collect(),
+            columns: pod.points.iter().map(|p| p.column).collect(),
         }
     }
-    let omega2 = frozen.omega2 * noise::inflation(&d, frozen.lagged, rule.lag);
-    let regions: Vec<f64> = moved.iter().skip(1).map(|m| num::mean(m)).collect();
-    let scene = Scene {
-        rule,
-        frozen,
-        after,
-        arms: &arms,
-        regions: &regions,
-    };
-    let effects: Vec<Vec<Option<f64>>> = arms.iter().map(Panel::effects).collect();
-    let (tau2, pooled) = scene.one_off(&effects, Without::default());
-    let mut weighed = verdict::weigh(rule, &d, omega2, tau2, after.min_gain);
-    if weighed.crosses {
-        weighed.survives = scene.survives(&columns, &effects, omega2);
-    }
-    Run {
-        columns,
-        d,
-        omega2,
-        tau2,
-        pooled,
-        weighed,
+
+    /// Its mean over the columns before `to`.
+    fn mean(&self, to: i64) -> Option<f64> {
+        let n = self.columns.partition_point(|c| *c < to);
+        Some(self.sums.get(n.checked_sub(1)?)? / num::real(n))
     }
 }
 
-/// What both the whole look and the one without the loudest pod are computed from.
-struct Scene<'a> {
+/// One metric's whole bake: everything that does not depend on when one looks.
+pub struct Bake<'a> {
     rule: &'a Rule,
     frozen: &'a FrozenMetric,
     after: &'a After<'a>,
     /// Centred arms, the canary first.
-    arms: &'a [Panel],
-    /// How far each control region moved.
-    regions: &'a [f64],
+    arms: Vec<Panel>,
+    pods: Vec<Vec<PodSums>>,
+    columns: Vec<i64>,
+    d: Vec<f64>,
+    /// Values of each control region in the accepted columns.
+    moved: Vec<Vec<f64>>,
 }
 
-impl Scene<'_> {
+/// Judges one metric at the end of its window.
+pub fn run(rule: &Rule, frozen: &FrozenMetric, after: &After<'_>) -> Run {
+    Bake::new(rule, frozen, after).at(after.window.to)
+}
+
+impl<'a> Bake<'a> {
+    /// Centres the arms and takes their difference.
+    pub fn new(rule: &'a Rule, frozen: &'a FrozenMetric, after: &'a After<'a>) -> Self {
+        let arms: Vec<Panel> = std::iter::once(after.canary)
+            .chain(after.controls)
+            .map(|panel| centred(panel, frozen))
+            .collect();
+        let means: Vec<Vec<Option<f64>>> = arms
+            .iter()
+            .zip(after.quorum)
+            .map(|(panel, quorum)| panel.means(after.window, quorum))
+            .collect();
+        let (mut columns, mut d) = (Vec::new(), Vec::new());
+        let mut moved = vec![Vec::new(); after.controls.len()];
+        for (i, (open, t)) in after.open.iter().zip(after.times).enumerate() {
+            let mut column = means.iter().map(|m| m.get(i).copied().flatten());
+            let canary = column.next().flatten();
+            let controls: Vec<Option<f64>> = column.collect();
+            let (Some(c), Some(k), true) = (canary, control_mean(&controls), *open) else {
+                continue;
+            };
+            columns.push(after.window.from + num::signed(i));
+            d.push(c - k - frozen.at(*t));
+            for (list, value) in moved.iter_mut().zip(&controls) {
+                list.extend(*value);
+            }
+        }
+        let pods = arms
+            .iter()
+            .map(|a| a.pods.iter().map(PodSums::of).collect())
+            .collect();
+        Self {
+            rule,
+            frozen,
+            after,
+            arms,
+            pods,
+            columns,
+            d,
+            moved,
+        }
+    }
+
+    /// The look after the last column before `to`; later ones do not exist for it.
+    pub fn at(&self, to: i64) -> Run {
+        let m = self.columns.partition_point(|c| *c < to);
+        let columns = self.columns.get(..m).unwrap_or_default();
+        let d = self.d.get(..m).unwrap_or_default();
+        let omega2 = self.frozen.omega2 * noise::inflation(d, self.frozen.lagged, self.rule.lag);
+        let now = Now {
+            effects: self
+                .pods
+                .iter()
+                .map(|a| a.iter().map(|p| p.mean(to)).collect())
+                .collect(),
+            regions: self
+                .moved
+                .iter()
+                .map(|r| num::mean(r.get(..m).unwrap_or_default()))
+                .collect(),
+        };
+        let (tau2, pooled) = self.one_off(&now, Without::default());
+        let mut weighed = verdict::weigh(self.rule, d, omega2, tau2, self.after.min_gain);
+        if weighed.crosses {
+            weighed.survives = self.survives(columns, &now, omega2);
+        }
+        Run {
+            columns: columns.to_vec(),
+            d: d.to_vec(),
+            omega2,
+            tau2,
+            pooled,
+            weighed,
+        }
+    }
+
+    /// The accepted columns of the whole window.
+    pub fn columns(&self) -> &[i64] {
+        &self.columns
+    }
+
     /// τ² and the pooled variance, without the pods that are left out.
-    fn one_off(&self, effects: &[Vec<Option<f64>>], without: Without) -> (f64, (f64, f64)) {
+    fn one_off(&self, now: &Now, without: Without) -> (f64, (f64, f64)) {
         let of = |arm: usize| -> Vec<f64> {
             let dropped = |i: usize| match arm.checked_sub(1) {
                 None => without.canary == Some(i),
                 Some(region) => without.control == Some((region, i)),
             };
-            effects
+            now.effects
                 .get(arm)
                 .into_iter()
                 .flatten()
@@ -160,7 +229,7 @@ impl Scene<'_> {
                 .filter_map(|(_, e)| *e)
                 .collect()
         };
-        let controls: Vec<Vec<f64>> = (1..effects.len()).map(of).collect();
+        let controls: Vec<Vec<f64>> = (1..now.effects.len()).map(of).collect();
         let canary = of(0);
         let one = OneOff {
             canary: &canary,
@@ -173,8 +242,8 @@ impl Scene<'_> {
             omega2: self.frozen.omega2,
             terms: self.frozen.profile.len(),
             baseline: self.frozen.accepted,
-            moved: num::mean(self.regions).abs(),
-            spread: num::variance(self.regions).map_or(0.0, f64::sqrt),
+            moved: num::mean(&now.regions).abs(),
+            spread: num::variance(&now.regions).map_or(0.0, f64::sqrt),
             lottery: self.frozen.lottery,
         };
         let (s2, weight) = noise::pooled(&self.rule.prior, &one);
@@ -185,7 +254,7 @@ impl Scene<'_> {
     }
 
     /// R4: drops the canary pod that is highest and the control pod that is lowest in the last hour.
-    fn survives(&self, columns: &[i64], effects: &[Vec<Option<f64>>], omega2: f64) -> bool {
+    fn survives(&self, columns: &[i64], now: &Now, omega2: f64) -> bool {
         let recent = columns
             .get(columns.len().saturating_sub(self.rule.recent)..)
             .unwrap_or(columns);
@@ -217,7 +286,7 @@ impl Scene<'_> {
             return true;
         }
         let d = self.differences(columns, without);
-        let (tau2, _) = self.one_off(effects, without);
+        let (tau2, _) = self.one_off(now, without);
         verdict::survives(self.rule, &d, omega2, tau2)
     }
 

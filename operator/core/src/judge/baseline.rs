@@ -231,29 +231,55 @@ fn centre(panel: &Panel, identity: Identity, least: usize, window: Window) -> Ce
             lottery: (sum, df),
         };
     }
-    let arm: Vec<Option<f64>> = build(false)
-        .columns(window, |_| true)
-        .iter()
-        .map(|v| arm_mean(v))
-        .collect();
-    let mut draws = 0_usize;
-    for run in all.iter().flat_map(|(_, runs)| runs) {
-        let at = |p: &&Point| {
-            window
-                .place(p.column)
-                .and_then(|i| arm.get(i).copied().flatten())
-        };
-        let same: Vec<f64> = run.points.iter().filter_map(at).collect();
-        sum += 2.0 * (run.mean - num::mean(&same)).powi(2);
-        draws += 1;
-    }
-    let lottery = (sum, num::real(draws.saturating_sub(1)));
+    let columns = build(false).columns(window, |_| true);
+    let arm: Vec<Option<f64>> = columns.iter().map(|v| arm_mean(v)).collect();
+    let lottery = drawn(&all, &columns, &arm, window);
     Centred {
         panel: build(true),
         arm,
         pods: BTreeMap::new(),
         lottery,
     }
+}
+
+/// H and h of an arm whose pods have no identity (reading 4): every process is one draw, measured against its arm in the
+/// same blocks. A process among n pods brings 1 − 1/n degrees of freedom, in one generation of pods the number of
+/// processes less one; a pod that is alone in its arm is measured against the arm's whole baseline.
+fn drawn(
+    all: &[(&PanelPod, Vec<Process<'_>>)],
+    columns: &[Vec<f64>],
+    arm: &[Option<f64>],
+    window: Window,
+) -> (f64, f64) {
+    let (mut sum, mut df, mut alone) = (0.0, 0.0, Vec::new());
+    for run in all.iter().flat_map(|(_, runs)| runs) {
+        let places: Vec<usize> = run
+            .points
+            .iter()
+            .filter_map(|p| window.place(p.column))
+            .collect();
+        let pods: Vec<f64> = places
+            .iter()
+            .filter_map(|i| columns.get(*i))
+            .map(|c| num::real(c.len()))
+            .collect();
+        let same: Vec<f64> = places
+            .iter()
+            .filter_map(|i| arm.get(*i).copied().flatten())
+            .collect();
+        let pods = num::mean(&pods);
+        if pods < 1.5 {
+            alone.push(run.mean);
+        } else {
+            sum += 2.0 * (run.mean - num::mean(&same)).powi(2);
+            df += 1.0 - 1.0 / pods;
+        }
+    }
+    if let Some(v) = num::variance(&alone) {
+        sum += 2.0 * v * num::real(alone.len() - 1);
+        df += num::real(alone.len() - 1);
+    }
+    (sum, df)
 }
 
 /// The time before the change, as one metric sees it.

@@ -79,15 +79,6 @@ impl Panel {
         self.pods.iter().map(mean).collect()
     }
 
-    /// Every pod's mean over all its values.
-    pub fn effects(&self) -> Vec<Option<f64>> {
-        let mean = |pod: &PanelPod| {
-            let values: Vec<f64> = pod.points.iter().map(|p| p.y).collect();
-            (!values.is_empty()).then(|| num::mean(&values))
-        };
-        self.pods.iter().map(mean).collect()
-    }
-
     /// The panel of ln(RSS/cache).
     pub fn ratio(region: &str, tracks: &[Track]) -> Self {
         Self::of(region, tracks, |cells| {
