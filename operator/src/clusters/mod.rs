@@ -4,6 +4,8 @@
 mod access;
 mod clause;
 mod error;
+#[cfg(test)]
+mod error_tests;
 mod gate;
 mod kubeconfig;
 #[cfg(test)]

@@ -44,14 +44,10 @@ pub(super) async fn cluster(
     match tokio::time::timeout(LOOK, looking).await {
         Ok(Ok(seen)) => Ok(seen),
         Ok(Err(error)) => Err(Unseen {
-            because: error.to_string(),
+            because: error.clause(),
         }),
         Err(_) => Err(Unseen {
-            because: format!(
-                "API server of region {}: no complete answer within {}",
-                region.name_any(),
-                human(LOOK)
-            ),
+            because: format!("no complete answer within {}", human(LOOK)),
         }),
     }
 }
@@ -125,11 +121,11 @@ pub(super) async fn metrics(
         look(&Prometheus::new(link, Limits::default())?, &ask).await
     };
     asked.await.map_err(|error: PrometheusError| Unseen {
-        because: error.to_string(),
+        because: error.clause(),
     })
 }
 
-/// Whether a region's Prometheus answers.
+/// Whether a region's Prometheus answers; if not, a sentence that names it.
 pub async fn prometheus_answers(
     clusters: &Clusters,
     region: &AllocatorRegion,

@@ -74,6 +74,23 @@ pub enum PrometheusError {
 }
 
 impl PrometheusError {
+    /// What is wrong, without saying of whom: `connection refused`, `no answer within 5s`.
+    pub fn clause(&self) -> String {
+        let text = self.to_string();
+        let whose = match self {
+            Self::Unreachable { who, .. }
+            | Self::Deadline { who, .. }
+            | Self::Status { who, .. }
+            | Self::Query { who, .. }
+            | Self::Partial { who, .. }
+            | Self::Answer { who, .. } => format!("{who}: "),
+            Self::Refused { region, .. } => format!("region {region}: "),
+            Self::Link(cause) => return cause.clause(),
+        };
+        text.strip_prefix(&whose)
+            .map_or_else(|| text.clone(), str::to_owned)
+    }
+
     /// What kind of failure it is.
     pub fn class(&self) -> Class {
         match self {
