@@ -244,7 +244,8 @@ fn centre(panel: &Panel, identity: Identity, least: usize, window: Window) -> Ce
 
 /// H and h of an arm whose pods have no identity (reading 4): every process is one draw, measured against its arm in the
 /// same blocks. A process among n pods brings 1 − 1/n degrees of freedom, in one generation of pods the number of
-/// processes less one; a pod that is alone in its arm is measured against the arm's whole baseline.
+/// processes less one. Pods that are alone in their arm are measured against each other; restarts inside one pod tell
+/// nothing of how the next pod will differ.
 fn drawn(
     all: &[(&PanelPod, Vec<Process<'_>>)],
     columns: &[Vec<f64>],
@@ -252,27 +253,30 @@ fn drawn(
     window: Window,
 ) -> (f64, f64) {
     let (mut sum, mut df, mut alone) = (0.0, 0.0, Vec::new());
-    for run in all.iter().flat_map(|(_, runs)| runs) {
-        let places: Vec<usize> = run
-            .points
-            .iter()
-            .filter_map(|p| window.place(p.column))
-            .collect();
-        let pods: Vec<f64> = places
-            .iter()
-            .filter_map(|i| columns.get(*i))
-            .map(|c| num::real(c.len()))
-            .collect();
-        let same: Vec<f64> = places
-            .iter()
-            .filter_map(|i| arm.get(*i).copied().flatten())
-            .collect();
-        let pods = num::mean(&pods);
-        if pods < 1.5 {
-            alone.push(run.mean);
-        } else {
-            sum += 2.0 * (run.mean - num::mean(&same)).powi(2);
-            df += 1.0 - 1.0 / pods;
+    for (_, runs) in all {
+        let mut single = Vec::new();
+        for run in runs {
+            let places: Vec<usize> = run
+                .points
+                .iter()
+                .filter_map(|p| window.place(p.column))
+                .collect();
+            let beside = places
+                .iter()
+                .filter_map(|i| columns.get(*i))
+                .map(|c| num::real(c.len()));
+            let pods = num::mean(&beside.collect::<Vec<_>>());
+            let arm = places.iter().filter_map(|i| arm.get(*i).copied().flatten());
+            let arm = num::mean(&arm.collect::<Vec<_>>());
+            if pods < 1.5 {
+                single.push(run.mean);
+            } else {
+                sum += 2.0 * (run.mean - arm).powi(2);
+                df += 1.0 - 1.0 / pods;
+            }
+        }
+        if !single.is_empty() {
+            alone.push(num::mean(&single));
         }
     }
     if let Some(v) = num::variance(&alone) {

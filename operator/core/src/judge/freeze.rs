@@ -9,6 +9,7 @@ use super::constants as k;
 use super::counts;
 use super::guardrails;
 use super::input::LookInput;
+use super::noise;
 use super::num;
 use super::panel::Panel;
 use super::period::{self, Period};
@@ -81,15 +82,16 @@ fn cache_share(period: &Period<'_>) -> f64 {
 }
 
 /// σ₀ of ratio and peak, and whether it is the cold-start default (reading 10).
-fn sigma0(settings: &Settings, period: &Period<'_>, ratio: &FrozenMetric) -> (f64, bool) {
+fn sigma0(
+    settings: &Settings,
+    identity: Identity,
+    period: &Period<'_>,
+    ratio: &FrozenMetric,
+) -> (f64, bool) {
     if let Some(told) = settings.restart_noise {
         return (told, false);
     }
-    if cache_share(period) >= k::CACHE_DOMINATES || ratio.lottery.1 >= k::OWN_RESTARTS {
-        (k::SIGMA0_KNOWN, false)
-    } else {
-        (k::SIGMA0_COLD, true)
-    }
+    noise::restart_prior(identity, cache_share(period), ratio.lottery)
 }
 
 /// Everything of the baseline that [`freeze`] works through.
@@ -312,7 +314,7 @@ pub fn freeze(
     if accepted < asked {
         return None;
     }
-    let (sigma0, cold) = sigma0(settings, &period, &ratio);
+    let (sigma0, cold) = sigma0(settings, scene.identity, &period, &ratio);
     let mut metrics = vec![ratio];
     for rule in rules.iter().skip(1) {
         let fitted = if rule.name == "peak" {

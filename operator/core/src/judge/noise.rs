@@ -7,6 +7,7 @@ use super::constants as k;
 use super::difference::cut;
 use super::num;
 use super::rule::Prior;
+use super::settings::Identity;
 
 /// A long-run variance.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -149,4 +150,20 @@ pub fn one_off(prior: &Prior, one: &OneOff<'_>) -> f64 {
         + 2.0 * region.powi(2)
         + (prior.slack * one.moved).powi(2)
         + one.omega2 * num::real(one.terms) / num::real(one.baseline.max(1))
+}
+
+/// σ₀ of ratio and peak where nobody told it, and whether it is the cold-start default (§6, reading 10): 1.5 % where the
+/// caches are at least 80 % of RSS or the service's own restarts are known.
+///
+/// Pods without identity differ by more than a restart of one of them, and the share of the caches says nothing about
+/// that: with 1.5 % the study rolls back 9 % of healthy one-pod Deployments. There only own draws count, and the prior is
+/// never below what they show.
+pub fn restart_prior(identity: Identity, cache_share: f64, lottery: (f64, f64)) -> (f64, bool) {
+    let (sum, df) = lottery;
+    let known = df >= k::OWN_RESTARTS;
+    match identity {
+        Identity::Stable if known || cache_share >= k::CACHE_DOMINATES => (k::SIGMA0_KNOWN, false),
+        Identity::None if known => ((sum / df).sqrt().max(k::SIGMA0_KNOWN), false),
+        Identity::Stable | Identity::None => (k::SIGMA0_COLD, true),
+    }
 }
