@@ -16,5 +16,5 @@ fn the_whole_story_on_a_real_fleet() {
         ..Config::default()
     })
     .expect("the story ends as told");
-    assert_eq!(told.stories.len(), 4, "{}", told.table());
+    assert_eq!(told.stories.len(), 3, "{}", told.table());
 }

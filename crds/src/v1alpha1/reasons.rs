@@ -9,6 +9,12 @@ use super::conditions::closed_set;
 closed_set! {
     /// Why a condition, a verdict or a refusal is what it is.
     Reason {
+        /// The judge was given settings that are out of range.
+        InvalidSettings,
+        /// The change has not been made yet; the baseline is good.
+        NotStarted,
+        /// The number of pods just changed.
+        PopulationChanged,
         /// A regression stopped the attempt, which keeps what it did.
         Frozen,
         /// The class asks for a delivery that this version does not carry out.

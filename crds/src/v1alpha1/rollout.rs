@@ -43,8 +43,8 @@ use serde::{Deserialize, Serialize};
         "!has(oldSelf.approvals) || (has(self.approvals) && oldSelf.approvals.all(o, self.approvals.exists(a, a == o)))",
         "'approvals can be added, not changed or removed: set state to Pause or Abort to stop what was approved'"),
     validation = rules::rule_at(".approvals",
-        "!has(self.approvals) || self.approvals.all(a, self.plan.waves.exists(w, w.name == a.gate))",
-        "'approvals name the gate ' + self.approvals.map(a, a.gate).filter(g, !self.plan.waves.exists(w, w.name == g))[0] + ', which is no wave of this plan: name canary or one of plan.waves'"),
+        "!has(self.approvals) || self.approvals.all(a, a.gate.startsWith('hold-') || self.plan.waves.exists(w, w.name == a.gate))",
+        "'approvals name the gate ' + self.approvals.map(a, a.gate).filter(g, !g.startsWith('hold-') && !self.plan.waves.exists(w, w.name == g))[0] + ', which is no wave of this plan: name canary, one of plan.waves, or hold- and the region that is held'"),
 )]
 pub struct AllocatorRolloutSpec {
     /// The frozen plan. Cannot be changed.

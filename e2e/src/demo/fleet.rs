@@ -125,7 +125,7 @@ impl Fleet {
                 "local: {}".to_owned()
             } else {
                 self.credentials(&region)?;
-                format!("kubeconfigSecretRef: {{name: region-{region}}}")
+                format!("kubeconfigSecretRef: {{name: region-{region}, key: kubeconfig}}")
             };
             let url = self.lab.prometheus_inner_url(&region)?;
             self.lab.apply(HUB, &format!(
@@ -135,7 +135,7 @@ impl Fleet {
         }
         for (class, allocator, version, path) in [
             ("jemalloc", "jemalloc", "5.3.0", "libjemalloc.so.2"),
-            ("mimalloc", "mimalloc", "2.0.9", "libmimalloc.so.2.0"),
+            ("mimalloc", "mimalloc", "2.0.9", "libmimalloc.so.2"),
             (
                 "absent",
                 "jemalloc",
@@ -194,6 +194,41 @@ impl Fleet {
         Ok(())
     }
 
+    /// Waits until every pod of the workload is as old as a baseline, so that a story begins with a steady fleet.
+    pub fn steady(&self) -> Result<()> {
+        let old = Duration::from_secs(70);
+        self.progress
+            .during("waiting until every pod has run for a baseline", || {
+                wait::until(
+                    "every pod to be 70 s old",
+                    Duration::from_mins(3),
+                    None,
+                    || {
+                        for region in self.lab.regions() {
+                            let args = [
+                                "-n",
+                                NAMESPACE,
+                                "get",
+                                "pods",
+                                "-o",
+                                "jsonpath={.items[*].status.startTime}",
+                            ];
+                            let starts = self.lab.kubectl_ok(&region, &args)?;
+                            let young = starts
+                                .split_whitespace()
+                                .any(|start| age(start).is_none_or(|age| age < old));
+                            if young || starts.trim().is_empty() {
+                                return Ok(wait::Look::Again(format!(
+                                    "{region} has pods that started at {starts}"
+                                )));
+                            }
+                        }
+                        Ok(wait::Look::Done(()))
+                    },
+                )
+            })
+    }
+
     /// Waits until the operator has written a status for every region, so that a story begins with all of them ready.
     pub fn regions_ready(&self) -> Result<()> {
         wait::until(
@@ -219,6 +254,12 @@ impl Fleet {
     }
 }
 
+/// How long ago an instant such as `2026-11-30T12:00:00Z` was.
+fn age(start: &str) -> Option<Duration> {
+    let start: jiff::Timestamp = start.parse().ok()?;
+    jiff::Timestamp::now().duration_since(start).try_into().ok()
+}
+
 /// The workload of one region: two replicas of a cache server on glibc.
 fn deployment() -> String {
     format!(
@@ -233,6 +274,7 @@ kind: Deployment
 metadata:
   name: trace-server
   namespace: {NAMESPACE}
+  labels: {{app: trace-server}}
 spec:
   replicas: 2
   selector: {{matchLabels: {{app: trace-server}}}}

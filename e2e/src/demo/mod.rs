@@ -11,5 +11,5 @@ mod watch;
 pub use build::workspace;
 pub use fleet::{Fleet, NAMESPACE};
 pub use show::{Told, run};
-pub use story::{Ended, exact_rollback, outages, promotion, unloaded_library};
+pub use story::{Ended, exact_rollback, promotion, unloaded_library};
 pub use watch::{Policy, Seen};

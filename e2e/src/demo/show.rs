@@ -40,8 +40,7 @@ pub fn run(config: Config) -> Result<Told> {
     let stories = vec![
         story::unloaded_library(&fleet)?,
         story::exact_rollback(&fleet)?,
-        story::outages(&fleet)?,
-        story::promotion(&fleet, 3)?,
+        story::promotion(&fleet)?,
     ];
     let lab: Lab = fleet.lab;
     progress.during("ending the fleet", || lab.down())?;

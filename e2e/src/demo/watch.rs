@@ -124,7 +124,7 @@ impl Seen {
             .and_then(Value::as_array);
         let moving = rows.into_iter().flatten().filter(|row| {
             let state = row["state"].as_str().unwrap_or_default();
-            !matches!(state, "" | "Pending" | "Passed" | "RolledBack")
+            !matches!(state, "" | "Pending" | "Promoted" | "RolledBack")
         });
         let lines: Vec<String> = moving
             .map(|row| {
@@ -184,6 +184,12 @@ impl Fleet {
             told = lines;
             if done(&seen)? {
                 return Ok(seen);
+            }
+            if let Some((_, reason, message)) = seen
+                .condition("Stalled")
+                .filter(|(status, _, _)| status == "True")
+            {
+                bail!("{policy}: stalled while waiting for {what}: {reason}: {message}");
             }
             if spoke.is_none_or(|at| at.elapsed() > Duration::from_secs(5)) {
                 let numbers = seen.numbers();

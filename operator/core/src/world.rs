@@ -113,7 +113,7 @@ pub struct Unseen {
 }
 
 /// A cluster's part of the world, as far as the policy's namespace goes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterView {
     /// Its identity.
     pub uid: ClusterUid,
@@ -137,7 +137,7 @@ pub struct Node {
 }
 
 /// A workload as seen.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Workload {
     /// Its uid: another uid is another workload.
     pub uid: String,
@@ -179,7 +179,7 @@ pub struct Revision {
 }
 
 /// An undo journal as seen.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Journal {
     /// Name of its ControllerRevision.
     pub name: String,
@@ -271,6 +271,11 @@ pub enum SeriesId {
     Requests,
     /// The named guardrail's value.
     Guardrail(String),
+}
+
+/// The name of the guardrail series that holds what a count guardrail is counted against.
+pub fn exposure_of(guardrail: &str) -> String {
+    format!("{guardrail}/per")
 }
 
 /// What must be asked of one region's Prometheus in this pass.

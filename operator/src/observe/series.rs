@@ -90,10 +90,7 @@ pub enum Guardrail {
     },
 }
 
-/// The name under which the counter that a count guardrail is related to goes.
-pub fn exposure_of(guardrail: &str) -> String {
-    format!("{guardrail}/per")
-}
+pub use heapfleet_core::world::exposure_of;
 
 /// The series that a frozen plan names; what it does not declare is not in it.
 pub fn of_plan(plan: &crds::Plan) -> SeriesSpec {

@@ -10,12 +10,14 @@ use super::step::Step;
 use super::workload::current_pods;
 use crate::decision::Reason;
 use crate::judge::{
-    self, Arm, Capacity, Change, Code, ControlRestart, ControlRuns, GuardrailSeries, LookInput,
-    Proof, Seen, Verdict,
+    self, Arm, Capacity, Change, Code, ControlRestart, ControlRuns, GuardrailKind, GuardrailSeries,
+    LookInput, Proof, Seen, Verdict,
 };
 use crate::names::{Kind, Region, WorkloadId};
 use crate::plan::Wave;
-use crate::world::{ClusterView, Metrics, PodSeries, SeriesId, Workload, judge_settings};
+use crate::world::{
+    ClusterView, Metrics, PodSeries, SeriesId, Workload, exposure_of, judge_settings,
+};
 
 /// Changes of an arm's size that are remembered in one bake; the oldest go first.
 const SIZES: usize = 64;
@@ -206,7 +208,7 @@ fn looks(
             identity: identity(id.kind),
             ..settings.clone()
         };
-        let frozen = change.and(state.frozen.get(&id));
+        let frozen = change.and_then(|_| state.frozen.get(&id));
         let look = judge::look(&settings, frozen, &input);
         out.push((id, look));
     }
@@ -381,15 +383,25 @@ fn pod(
         (None, Some(samples)) => Capacity::Series(samples.clone().into()),
         (None, None) => Capacity::Unknown,
     };
-    let guardrails = series.series.iter().filter_map(|(id, samples)| match id {
-        SeriesId::Guardrail(name) => {
-            Some((name.clone(), GuardrailSeries::Gauge(samples.clone().into())))
-        }
-        SeriesId::Rss
-        | SeriesId::Cache
-        | SeriesId::Capacity
-        | SeriesId::Evictions
-        | SeriesId::Requests => None,
+    let guardrails = s.plan.judge.guardrails.iter().filter_map(|guardrail| {
+        let of = |name: &str| {
+            series
+                .series
+                .get(&SeriesId::Guardrail(name.to_owned()))
+                .cloned()
+        };
+        let samples: judge::Series = of(&guardrail.name)?.into();
+        let told = match guardrail.kind {
+            GuardrailKind::P99 | GuardrailKind::Continuous => GuardrailSeries::Gauge(samples),
+            GuardrailKind::Count => {
+                let exposure = of(&exposure_of(&guardrail.name)).map(judge::Series::from);
+                GuardrailSeries::Count {
+                    events: samples,
+                    exposure,
+                }
+            }
+        };
+        Some((guardrail.name.clone(), told))
     });
     judge::Pod {
         name: name.to_owned(),
