@@ -1,7 +1,9 @@
 //! Whole looks from samples where gates must hold: cold caches, no canary data, a stuck exporter, a mere restart. None may
 //! be promoted or rolled back.
 
-use heapfleet_core::judge::{Capacity, ControlRestart, LookInput, Series, Settings, Verdict, look};
+use heapfleet_core::judge::{
+    Capacity, ControlRestart, Frozen, LookInput, Series, Settings, Verdict, look,
+};
 
 use crate::samples::{World, map, pods};
 
@@ -70,7 +72,9 @@ pub(crate) fn run(repetitions: u32) -> (Vec<String>, bool) {
                 ..World::default()
             };
             let (mut settings, mut input) = (world.settings(), world.input());
-            let frozen = look(&settings, None, &input).frozen;
+            let frozen = look(&settings, None, &input)
+                .frozen
+                .map(|f| Frozen { failed: None, ..f });
             change(&mut settings, &mut input);
             let seen = look(&settings, frozen.as_ref(), &input);
             wrong += u32::from(seen.verdict != Verdict::InsufficientData);

@@ -5,8 +5,10 @@ use heapfleet_core::judge::num::{median, real};
 use crate::bake::Outcome;
 use crate::cells::{Cell, Target};
 
-/// Standard errors that a share may miss its target by.
+/// Standard errors that a share may miss a limit by.
 const ERRORS: f64 = 2.6;
+/// The same for shares that the specification measured itself, with about as many repetitions: both are uncertain.
+const BOTH: f64 = ERRORS * std::f64::consts::SQRT_2;
 
 /// What a cell measured, in percent and minutes.
 pub(crate) struct Measured {
@@ -46,11 +48,9 @@ pub(crate) fn measure(cell: &Cell, outcomes: &[Outcome]) -> Measured {
     let most =
         |target: Option<f64>, got: f64| target.is_none_or(|x| got <= x + ERRORS * error(x, n));
     let least =
-        |target: Option<f64>, got: f64| target.is_none_or(|x| got >= x - ERRORS * error(x, n));
-    // The median of k times: its error is about 1.25 standard deviations over the root of k; a third of it stands in.
-    let slow = |target: Option<f64>| {
-        target.is_none_or(|x| median(&minutes).is_none_or(|m| m <= 1.25 * x + 5.0))
-    };
+        |target: Option<f64>, got: f64| target.is_none_or(|x| got >= x - BOTH * error(x, n));
+    let slow =
+        |target: Option<f64>| target.is_none_or(|x| quickest(&minutes).is_none_or(|m| m <= x));
     let met = most(t.rolled_most, rolled)
         && least(t.rolled_least, rolled)
         && slow(t.minutes)
@@ -64,6 +64,14 @@ pub(crate) fn measure(cell: &Cell, outcomes: &[Outcome]) -> Measured {
         if met { "met" } else { "NOT MET" },
     );
     Measured { line, met }
+}
+
+/// Lower limit of the median: the order statistic that lies below it in all but half a percent of samples.
+fn quickest(minutes: &[f64]) -> Option<f64> {
+    let sorted = heapfleet_core::judge::num::sorted(minutes);
+    let n = real(sorted.len());
+    let at = heapfleet_core::judge::num::floor(0.5 * n - 0.5 * ERRORS * n.sqrt());
+    sorted.get(at).copied()
 }
 
 /// A target in words.

@@ -29,7 +29,10 @@ impl From<Vec<Sample>> for Series {
 pub struct LookInput {
     /// The time of the look; samples after it do not exist for it.
     pub now: f64,
-    /// The change; `None` before it: then only the baseline is looked at.
+    /// The change; `None` before it: then only the baseline is looked at. Samples should begin
+    /// [`Settings::lead`](super::Settings::lead) before the window that is looked at: the baseline before the change and,
+    /// without anything frozen, after it; the bake otherwise. Where the control is not restarted its evictions are needed
+    /// from the baseline on.
     #[serde(default)]
     pub change: Option<Change>,
     /// The canary region's pods.

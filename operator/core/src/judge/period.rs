@@ -6,7 +6,7 @@ use super::gates::{ArmFacts, quorum};
 use super::input::{Arm, LookInput};
 use super::num;
 use super::settings::{ControlRuns, Settings};
-use super::track::{self, Demands, Grid, Lack, Track, Window};
+use super::track::{self, Cell, Demands, Grid, Lack, Track, Window};
 
 /// One arm over a window.
 pub struct ArmView<'a> {
@@ -98,33 +98,34 @@ impl<'a> ArmView<'a> {
             .iter()
             .filter_map(|t| t.cell(block).map(|c| (t, c)))
             .collect();
-        let beyond = |lack: Lack| {
-            cells
-                .iter()
-                .filter(|(_, c)| c.lack.is_none_or(|have| have > lack))
-                .count()
-        };
+        let count = |holds: &dyn Fn(&Cell) -> bool| cells.iter().filter(|(_, c)| holds(c)).count();
         let mut versions = cells.iter().map(|(t, _)| t.version.as_ref());
         let version = versions
             .next()
             .flatten()
             .filter(|v| versions.all(|o| o == Some(v)));
+        let clean = count(&|c| c.lack.is_none_or(|lack| lack > Lack::Start));
+        let verified = count(&|c| c.verified) >= least;
+        let full = count(&|c| c.full) >= least;
+        let evicting = count(&|c| c.evicting) >= least;
         ArmFacts {
             reported: newest.is_some(),
-            pods: beyond(Lack::Start),
+            // Where each fact holds for enough pods, but not for the same ones, coverage is what is missing.
+            pods: if verified && full && evicting {
+                count(&|c| c.lack.is_none())
+            } else {
+                clean
+            },
             expected,
-            stuck: cells
-                .iter()
-                .filter(|(_, c)| c.lack == Some(Lack::Stuck))
-                .count(),
+            stuck: count(&|c| c.lack == Some(Lack::Stuck)),
             age_blocks: newest.map_or(f64::INFINITY, |n| num::real_signed(block - n)),
             population_changed: place
                 .and_then(|i| self.changed.get(i).copied())
                 .unwrap_or(false),
             version: version.cloned(),
-            verified: beyond(Lack::Verified) >= least,
-            full: beyond(Lack::Full) >= least,
-            evicting: beyond(Lack::Evicting) >= least,
+            verified,
+            full,
+            evicting,
         }
     }
 

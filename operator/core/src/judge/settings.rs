@@ -225,6 +225,18 @@ impl Settings {
         self.delay_seconds.max(2.0 * self.scrape_seconds)
     }
 
+    /// Samples to fetch before a window so that its first block can be judged, seconds: what fill, evictions and a stuck
+    /// exporter look back over, and what a sample needs to be found in.
+    pub fn lead(&self) -> f64 {
+        let blocks = if self.declared.capacity {
+            k::EVICTING
+        } else {
+            k::FULL_GROWTH_BLOCKS
+        };
+        let look_back = super::num::real_signed(blocks + 1) * self.block_seconds;
+        look_back.max((k::STUCK_SCRAPES + 1.0) * self.scrape_seconds)
+    }
+
     /// The minimum bake in force: doubled where evictions are not declared (reading 1).
     pub fn min_bake(&self) -> u32 {
         if self.declared.evictions {

@@ -89,6 +89,12 @@ pub struct Cell {
     pub incarnation: u32,
     /// What it lacks first; `None`: valid.
     pub lack: Option<Lack>,
+    /// It is proved to run its arm's allocator.
+    pub verified: bool,
+    /// Its cache was full throughout.
+    pub full: bool,
+    /// It evicted lately, or nobody asked.
+    pub evicting: bool,
     /// Mean of ln(RSS/cache); 0 without samples.
     pub mean: f64,
     /// Maximum of the same.
@@ -282,13 +288,14 @@ impl Walk {
         let cache = num::mean(&cache);
         let full = self.fill(facts, at, &moving, cache);
         let evicting = !facts.demands.evictions || Self::evicted(facts, end) > 0.0;
+        let verified = facts.verified_since.is_some_and(|s| s <= start);
         let lack = if !block.valid && moving.len() < paired.len() {
             Some(Lack::Stuck)
         } else if !block.valid {
             Some(Lack::Samples)
         } else if restarted {
             Some(Lack::Start)
-        } else if facts.verified_since.is_none_or(|s| s > start) {
+        } else if !verified {
             Some(Lack::Verified)
         } else if !full {
             Some(Lack::Full)
@@ -301,6 +308,9 @@ impl Walk {
             block: at,
             incarnation: u32::try_from(begun).unwrap_or(u32::MAX),
             lack,
+            verified,
+            full,
+            evicting,
             mean: block.mean.unwrap_or(0.0),
             peak: block.peak.unwrap_or(0.0),
             rss: num::mean(&rss),
