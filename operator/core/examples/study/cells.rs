@@ -1,7 +1,9 @@
 //! The cells of the study: which world, how often, under which settings, and what is asked of it. Targets are those of
 //! the specification (parts B2 to B6 and D, reading 17) and of research tests T-81 and T-82.
 
+use crate::assumptions::assumptions;
 use crate::bake::Asked;
+use crate::regressions::regressions;
 use crate::world::{Effect, World};
 
 /// What is asked of one cell; shares in percent, minutes from the onset.
@@ -20,7 +22,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    const NONE: Self = Self {
+    pub(crate) const NONE: Self = Self {
         rolled_most: None,
         rolled_least: None,
         minutes: None,
@@ -28,14 +30,14 @@ impl Target {
         promoted_least: None,
     };
 
-    const fn safe(share: f64) -> Self {
+    pub(crate) const fn safe(share: f64) -> Self {
         Self {
             rolled_most: Some(share),
             ..Self::NONE
         }
     }
 
-    const fn found(share: f64, minutes: f64) -> Self {
+    pub(crate) const fn found(share: f64, minutes: f64) -> Self {
         Self {
             rolled_least: Some(share),
             minutes: Some(minutes),
@@ -43,14 +45,14 @@ impl Target {
         }
     }
 
-    const fn promotes(self, least: f64) -> Self {
+    pub(crate) const fn promotes(self, least: f64) -> Self {
         Self {
             promoted_least: Some(least),
             ..self
         }
     }
 
-    const fn never_promotes(self, most: f64) -> Self {
+    pub(crate) const fn never_promotes(self, most: f64) -> Self {
         Self {
             promoted_most: Some(most),
             ..self
@@ -70,10 +72,10 @@ pub(crate) struct Cell {
     pub(crate) target: Target,
 }
 
-struct Table(Vec<Cell>);
+pub(crate) struct Table(Vec<Cell>);
 
 impl Table {
-    fn add(
+    pub(crate) fn add(
         &mut self,
         group: &'static str,
         name: &str,
@@ -96,14 +98,14 @@ impl Table {
     }
 }
 
-fn with(pods: usize, effect: Effect) -> World {
+pub(crate) fn with(pods: usize, effect: Effect) -> World {
     World {
         effect,
         ..World::new(pods)
     }
 }
 
-fn level(percent: f64) -> Effect {
+pub(crate) fn level(percent: f64) -> Effect {
     Effect {
         level: (percent / 100.0).ln_1p(),
         ..Effect::default()
@@ -165,112 +167,6 @@ fn parity(t: &mut Table) {
     }
 }
 
-#[expect(clippy::too_many_lines, reason = "a table")]
-fn regressions(t: &mut Table) {
-    let group = "Regressions";
-    for (pods, most) in [(1, 5.0), (3, 5.0), (10, 5.0)] {
-        t.add(
-            group,
-            "+1 % (the tolerance)",
-            with(pods, level(1.0)),
-            Asked::STUDY,
-            300,
-            Target::safe(most),
-        );
-    }
-    let shown = [
-        (3.0, 3, 18.0, 320.0),
-        (3.0, 10, 50.0, 325.0),
-        (5.0, 1, 26.0, 180.0),
-        (5.0, 3, 75.0, 152.0),
-        (5.0, 10, 100.0, 95.0),
-        (5.0, 20, 90.0, 240.0),
-        (10.0, 1, 94.0, 70.0),
-        (10.0, 3, 100.0, 30.0),
-        (10.0, 10, 100.0, 20.0),
-        (20.0, 1, 90.0, 45.0),
-        (20.0, 3, 100.0, 45.0),
-        (20.0, 10, 100.0, 45.0),
-    ];
-    for (percent, pods, share, minutes) in shown {
-        let target =
-            Target::found(share, minutes).never_promotes(if percent > 4.0 { 1.0 } else { 5.0 });
-        t.add(
-            group,
-            &format!("+{percent} %"),
-            with(pods, level(percent)),
-            Asked::STUDY,
-            200,
-            target,
-        );
-    }
-    for (pods, minutes) in [(1, 500.0), (3, 390.0), (10, 345.0)] {
-        let drift = Effect {
-            slope: 0.01,
-            ..Effect::default()
-        };
-        t.add(
-            group,
-            "+1 % an hour",
-            with(pods, drift),
-            Asked::STUDY,
-            160,
-            Target::found(100.0, minutes),
-        );
-    }
-    for (pods, minutes) in [(1, 75.0), (3, 45.0), (10, 35.0)] {
-        let late = Effect {
-            onset: 12.0,
-            ..level(10.0)
-        };
-        t.add(
-            group,
-            "+10 % from hour 12",
-            with(pods, late),
-            Asked::STUDY,
-            160,
-            Target::found(99.0, minutes),
-        );
-    }
-    for (pods, share) in [(1, 44.0), (3, 95.0), (10, 100.0)] {
-        let p99 = Effect {
-            p99: 1.1_f64.ln(),
-            ..Effect::default()
-        };
-        let target = Target {
-            rolled_least: Some(share),
-            ..Target::default()
-        }
-        .never_promotes(1.0);
-        t.add(
-            group,
-            "p99 +10 %, margin 8 %",
-            with(pods, p99),
-            Asked::PRODUCT,
-            160,
-            target,
-        );
-    }
-    for (pods, share) in [(1, 49.0), (3, 81.0), (10, 90.0)] {
-        let bursts = Effect {
-            peak: 1.12_f64.ln(),
-            ..Effect::default()
-        };
-        let target = Target {
-            rolled_least: Some(share),
-            ..Target::default()
-        };
-        t.add(
-            group,
-            "+12 % in bursts only",
-            with(pods, bursts),
-            Asked::STUDY,
-            160,
-            target,
-        );
-    }
-}
-
 fn gains(t: &mut Table) {
     let group = "Gains";
     for (pods, least) in [(1, 85.0), (3, 100.0), (10, 100.0)] {
@@ -316,115 +212,6 @@ fn gains(t: &mut Table) {
             Asked::STUDY,
             100,
             Target::safe(most),
-        );
-    }
-}
-
-#[expect(clippy::too_many_lines, reason = "a table")]
-fn assumptions(t: &mut Table) {
-    let group = "Wrong assumptions, at parity";
-    for pods in [1, 3, 10] {
-        for rho in [0.0_f64, 0.5, 0.9, 0.97] {
-            // Correlation of neighbouring blocks of five minutes.
-            let memory = if rho > 0.0 { -5.0 / rho.ln() } else { 0.0 };
-            let world = World {
-                memory_pod: memory,
-                memory_region: memory,
-                ..World::new(pods)
-            };
-            t.add(
-                group,
-                &format!("autocorrelation {rho}"),
-                world,
-                Asked::STUDY,
-                200,
-                Target::safe(1.0),
-            );
-        }
-        let diurnal = World {
-            diurnal: (0.05, 0.08),
-            ..World::new(pods)
-        };
-        t.add(
-            group,
-            "diurnal 5 to 8 %",
-            diurnal,
-            Asked::STUDY,
-            200,
-            Target::safe(1.0),
-        );
-        let often = World {
-            restarts_per_day: 1.0,
-            ..World::new(pods)
-        };
-        t.add(
-            group,
-            "a restart per pod and day",
-            often,
-            Asked::STUDY,
-            200,
-            Target::safe(1.0),
-        );
-        let short = World {
-            baseline_hours: 24,
-            ..World::new(pods)
-        };
-        t.add(
-            group,
-            "24 h of baseline",
-            short,
-            Asked::STUDY,
-            200,
-            Target::safe(1.5),
-        );
-        let wide = World {
-            control_pods: 30,
-            ..World::new(pods)
-        };
-        t.add(
-            group,
-            "30 control pods",
-            wide,
-            Asked::STUDY,
-            100,
-            Target::safe(0.5),
-        );
-    }
-    // The design knows that this costs something ("use two or more control regions"): within the 5 % of all alphas.
-    for (pods, most) in [(1, 5.0), (3, 5.0), (10, 5.0)] {
-        let shifted = World {
-            region_shift: 0.01,
-            ..World::new(pods)
-        };
-        t.add(
-            group,
-            "region shift 1 %",
-            shifted,
-            Asked::STUDY,
-            200,
-            Target::safe(most),
-        );
-    }
-    for (pods, known) in [(1, 10.0), (3, 2.9), (10, 0.5)] {
-        let drawn = World {
-            lottery: 0.03,
-            ..World::new(pods)
-        };
-        t.add(
-            group,
-            "lottery 4 %, prior 1.5 %",
-            drawn.clone(),
-            Asked::STUDY,
-            200,
-            Target::safe(known),
-        );
-        t.add(
-            group,
-            "lottery 4 %, cold start",
-            drawn,
-            Asked::COLD,
-            200,
-            Target::safe(1.0),
         );
     }
 }

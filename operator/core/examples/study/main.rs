@@ -14,11 +14,15 @@
     reason = "a command line tool reads its arguments"
 )]
 
+mod assumptions;
 mod bake;
+mod blocks;
 mod cells;
 mod chance;
 mod crossings;
+mod faults;
 mod gates;
+mod regressions;
 mod report;
 #[path = "../../tests/judge/world.rs"]
 #[expect(

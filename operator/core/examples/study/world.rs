@@ -6,11 +6,13 @@ use std::f64::consts::PI;
 use heapfleet_core::judge::num::{real, signed};
 use heapfleet_core::judge::panel::{Panel, PanelPod, Point};
 
+use crate::blocks::{cut, latency};
 use crate::chance::Chance;
+use crate::faults::{restarts, stuck};
 
 /// Seconds between scrapes, scrapes per block, blocks per hour.
-const SCRAPE: f64 = 15.0;
-const PER_BLOCK: usize = 20;
+pub(crate) const SCRAPE: f64 = 15.0;
+pub(crate) const PER_BLOCK: usize = 20;
 const HOUR: usize = 12;
 
 /// What a world is made of; standard deviations in log units, times in minutes unless named otherwise.
@@ -90,10 +92,10 @@ pub(crate) struct Arm {
 }
 
 /// First-order autoregression with a standard deviation and a memory in minutes, one step per `step` seconds.
-struct Wander {
-    keep: f64,
-    push: f64,
-    now: f64,
+pub(crate) struct Wander {
+    pub(crate) keep: f64,
+    pub(crate) push: f64,
+    pub(crate) now: f64,
 }
 
 impl Wander {
@@ -110,7 +112,7 @@ impl Wander {
         }
     }
 
-    fn next(&mut self, chance: &mut Chance) -> f64 {
+    pub(crate) fn next(&mut self, chance: &mut Chance) -> f64 {
         let here = self.now;
         self.now = self.keep * here + self.push * chance.normal();
         here
@@ -170,12 +172,12 @@ fn region(world: &World, scrapes: usize, chance: &mut Chance) -> Region {
 }
 
 /// One pod's scrapes: log ratio, usable, process number per block.
-struct Scrapes {
-    y: Vec<f64>,
-    usable: Vec<bool>,
+pub(crate) struct Scrapes {
+    pub(crate) y: Vec<f64>,
+    pub(crate) usable: Vec<bool>,
     /// The cache was full.
-    full: Vec<bool>,
-    process: Vec<u32>,
+    pub(crate) full: Vec<bool>,
+    pub(crate) process: Vec<u32>,
 }
 
 /// One arm of one world.
@@ -236,7 +238,7 @@ fn outlier(world: &World, pods: usize, chance: &mut Chance) -> Option<(usize, us
 }
 
 /// A pod that is replaced at the change is two pods.
-fn split(world: &World, pod: &str, points: Vec<Point>, change: i64) -> Vec<PanelPod> {
+pub(crate) fn split(world: &World, pod: &str, points: Vec<Point>, change: i64) -> Vec<PanelPod> {
     if !world.replaced {
         return vec![PanelPod {
             name: pod.to_owned(),
@@ -350,162 +352,4 @@ fn pod(
         full,
         process,
     }
-}
-
-/// Restarts outside the change: another draw, and an hour to refill with an inflated ratio.
-fn restarts(
-    world: &World,
-    first: (f64, f64),
-    y: &mut [f64],
-    usable: &mut [bool],
-    full: &mut [bool],
-    chance: &mut Chance,
-) -> Vec<u32> {
-    let (scrapes, swap) = (y.len(), world.before() * PER_BLOCK);
-    let mut process = vec![0_u32; scrapes / PER_BLOCK];
-    let days = real(scrapes) * SCRAPE / 86_400.0;
-    let mut starts: Vec<usize> = (0..chance.poisson(world.restarts_per_day * days))
-        .map(|_| chance.below(scrapes))
-        .collect();
-    starts.sort_unstable();
-    let (mut now, mut changed) = (first.0, false);
-    for start in starts {
-        if start >= swap && !changed {
-            (now, changed) = (first.1, true);
-        }
-        for (i, cell) in y.iter_mut().enumerate().skip(start).take(240) {
-            let filled = 0.05 + 0.95 * real(i - start) / 239.0;
-            *cell = (cell.exp() + 0.03 * (1.0 - filled) / filled).ln();
-            if filled < 0.95
-                && let Some(full) = full.get_mut(i)
-            {
-                *full = false;
-            }
-        }
-        let drawn = world.lottery * chance.normal();
-        let end = if start < swap { swap } else { scrapes };
-        for cell in y.iter_mut().take(end).skip(start) {
-            *cell += drawn - now;
-        }
-        now = drawn;
-        for cell in usable.iter_mut().skip(start).take(8) {
-            *cell = false;
-        }
-        for cell in process.iter_mut().skip(start / PER_BLOCK) {
-            *cell += 1;
-        }
-    }
-    process
-}
-
-/// One hour in ten days the exporter stands still; ten minutes of it are not yet known.
-fn stuck(y: &mut [f64], usable: &mut [bool], chance: &mut Chance) {
-    let scrapes = y.len();
-    for _ in 0..chance.poisson(0.1 * real(scrapes) * SCRAPE / 86_400.0) {
-        let at = chance.below(scrapes);
-        let held = y.get(at).copied().unwrap_or(0.0);
-        for cell in y.iter_mut().skip(at).take(240) {
-            *cell = held;
-        }
-        for cell in usable.iter_mut().skip(at).take(240).skip(40) {
-            *cell = false;
-        }
-    }
-}
-
-/// Scrapes to blocks and windows of two hours.
-fn cut(world: &World, seen: &Scrapes) -> (Vec<Point>, Vec<Point>) {
-    let mut blocks = Vec::new();
-    let mut windows: Vec<(usize, f64)> =
-        vec![(0, f64::NEG_INFINITY); (world.before() + world.after()) / 24];
-    let parts = seen
-        .y
-        .chunks(PER_BLOCK)
-        .zip(seen.usable.chunks(PER_BLOCK))
-        .zip(seen.full.chunks(PER_BLOCK));
-    for (i, (((y, usable), full), process)) in parts.zip(&seen.process).enumerate() {
-        let kept: Vec<f64> = y
-            .iter()
-            .zip(usable)
-            .filter(|(_, u)| **u)
-            .map(|(y, _)| *y)
-            .collect();
-        if kept.len() < PER_BLOCK / 2 || !full.iter().all(|f| *f) {
-            continue;
-        }
-        let y = kept.iter().sum::<f64>() / real(kept.len());
-        // The change itself is a new process.
-        let incarnation = process + u32::from(i >= world.before()) * 1000;
-        blocks.push(Point {
-            column: signed(i),
-            incarnation,
-            y,
-        });
-        if let Some(w) = windows.get_mut(i / 24) {
-            w.0 += 1;
-            w.1 = kept.iter().copied().fold(w.1, f64::max);
-        }
-    }
-    let last = |w: usize| seen.process.get(w * 24 + 23).copied().unwrap_or(0);
-    let peaks = windows
-        .iter()
-        .enumerate()
-        .filter(|(_, w)| w.0 >= 18)
-        .map(|(w, (_, y))| Point {
-            column: signed(w),
-            incarnation: last(w) + u32::from(w >= world.before() / 24) * 1000,
-            y: *y,
-        })
-        .collect();
-    (blocks, peaks)
-}
-
-/// p99 latency, block by block.
-fn latency(world: &World, canary: bool, pods: usize, chance: &mut Chance) -> Panel {
-    let blocks = world.before() + world.after();
-    let (level, phase) = (0.1 * chance.normal(), chance.uniform());
-    let amplitude = chance.between(0.05, 0.15);
-    let mut wander = Wander {
-        keep: (-0.25_f64).exp(),
-        push: 0.02 * (1.0 - (-0.5_f64).exp()).sqrt(),
-        now: 0.02 * chance.normal(),
-    };
-    let common: Vec<f64> = (0..blocks)
-        .map(|b| {
-            let day = (real(b) + 0.5) / 288.0;
-            level + amplitude * (2.0 * PI * (day - phase)).sin() + wander.next(chance)
-        })
-        .collect();
-    let shift = 0.005 * chance.normal() + if canary { world.effect.p99 } else { 0.0 };
-    let mut out = Panel {
-        region: if canary { "canary" } else { "control" }.to_owned(),
-        pods: Vec::new(),
-    };
-    for i in 0..pods {
-        let own = 0.01 * chance.normal();
-        let mut wander = Wander {
-            keep: (-0.5_f64).exp(),
-            push: 0.05 * (1.0 - (-1.0_f64).exp()).sqrt(),
-            now: 0.05 * chance.normal(),
-        };
-        let mut points = Vec::new();
-        for (b, common) in common.iter().enumerate() {
-            let after = b >= world.before();
-            let y = common + wander.next(chance) + if after { own + shift } else { 0.0 };
-            if chance.uniform() >= 0.005 {
-                points.push(Point {
-                    column: signed(b),
-                    incarnation: u32::from(after),
-                    y,
-                });
-            }
-        }
-        out.pods.extend(split(
-            world,
-            &format!("{i}"),
-            points,
-            signed(world.before()),
-        ));
-    }
-    out
 }
