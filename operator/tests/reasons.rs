@@ -12,5 +12,9 @@ fn every_reason_of_the_core_is_a_word_of_the_api() {
         .chain(judge::Code::ALL.iter().map(|code| code.as_str()))
         .filter(|word| heapfleet_crds::Reason::from_str(word).is_err())
         .collect();
-    assert!(unknown.is_empty(), "not in crds/src/v1alpha1/reasons.rs: {}", unknown.join(", "));
+    assert!(
+        unknown.is_empty(),
+        "not in crds/src/v1alpha1/reasons.rs: {}",
+        unknown.join(", ")
+    );
 }

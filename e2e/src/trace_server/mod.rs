@@ -7,6 +7,7 @@
 //! without `LD_PRELOAD` the C library serves them, with it the preloaded library does.
 
 mod args;
+mod buffers;
 mod cache;
 mod http;
 mod load;
@@ -48,6 +49,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     // Workers first: the C library hands its arenas out in the order in which threads first allocate.
     load::start(shape, &cache, &counters)?;
     http::start(&listener, &cache, &counters)?;
+    buffers::start()?;
 
     ends.wait().context("wait for a signal")?;
     Ok(())

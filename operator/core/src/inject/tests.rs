@@ -134,6 +134,14 @@ fn every_shape_of_a_template_comes_back_to_the_byte() {
             apply(&after, &injection.record.patch).is_none(),
             "a repeat changes nothing"
         );
+        let newer = Workload {
+            generation: before.generation + 1,
+            ..before.clone()
+        };
+        assert!(
+            apply(&newer, &injection.record.patch).is_none(),
+            "nor does a patch for another generation"
+        );
         let back =
             apply(&after, &undo(&after, &injection.record).unwrap()).expect("the undo applies");
         assert_eq!(

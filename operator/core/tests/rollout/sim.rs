@@ -38,6 +38,8 @@ pub(crate) struct SimRegion {
     pub prometheus: bool,
     /// What a preload of the wanted library leads to in this region's image.
     pub loads: bool,
+    /// Whether the probe says nothing of this region's pods.
+    pub silent: bool,
     pub object: Value,
     pub generation: i64,
     pub revisions: Vec<(String, Value)>,
@@ -290,7 +292,7 @@ impl Sim {
                 ..PodSeries::default()
             };
             let end = pod.died.unwrap_or(to).min(to);
-            if end > pod.born + 1.0 {
+            if end > pod.born + 1.0 && !region.silent {
                 series.allocators.insert(pod.allocator.clone(), end);
             }
             if !need.proof_only {
@@ -402,6 +404,7 @@ impl SimRegion {
             reachable: true,
             prometheus: true,
             loads: true,
+            silent: false,
             object: json!({
                 "metadata": {"uid": format!("{name}-uid"), "annotations": {"deployment.kubernetes.io/revision": "1"}},
                 "spec": {"template": template}

@@ -2,6 +2,7 @@
 //! operator after every act, outages, people's verbs.
 
 use heapfleet_core::decision::Reason;
+use heapfleet_core::names::Region;
 use heapfleet_core::rollout::Outcome;
 use heapfleet_core::status::{ConditionType, Truth};
 use heapfleet_core::world::Verb;
@@ -38,10 +39,7 @@ fn a_better_allocator_is_promoted_region_by_region() {
         "{}",
         sim.log.join("\n")
     );
-    let order: Vec<&str> = order
-        .iter()
-        .map(heapfleet_core::names::Region::as_str)
-        .collect();
+    let order: Vec<&str> = order.iter().map(Region::as_str).collect();
     assert_eq!(order, ["ore", "nrt", "fra"]);
     assert_eq!(condition(&mut sim, ConditionType::Promoted).0, Truth::True);
     assert_eq!(
@@ -66,6 +64,13 @@ fn a_worse_allocator_is_rolled_back_exactly() {
     let (status, reason, _) = condition(&mut sim, ConditionType::RolledBack);
     assert_eq!((status, reason), (Truth::True, Reason::ExactRestore));
     assert_eq!(sim.region("ore").object, before);
+    let now = sim.now.as_duration().as_secs_f64();
+    let young = |pod: &&super::sim::SimPod| pod.died.is_none() && pod.born + 2.0 > now;
+    assert_eq!(
+        sim.region("ore").pods.iter().filter(young).count(),
+        0,
+        "said to be restored before the old pods were back"
+    );
     assert_eq!(sim.region("nrt").generation, 1);
     assert_eq!(sim.region("fra").generation, 1);
     assert!(sim.log.iter().any(|line| line.starts_with("CanaryFailed")));
@@ -281,4 +286,71 @@ fn a_user_who_puts_the_old_template_back_is_left_alone() {
     sim.attempts.last_mut().unwrap().state = Verb::Abort;
     sim.run_until(100, |sim| sim.outcome().is_some());
     assert_eq!(sim.region("ore").object, before);
+}
+
+#[test]
+fn a_probe_that_says_nothing_is_neither_proof_nor_disproof() {
+    let mut sim = Sim::new("jemalloc");
+    sim.region("ore").silent = true;
+    for _ in 0..120 {
+        let _looked = sim.pass();
+        sim.advance(1);
+    }
+    assert!(sim.region("ore").claim().is_some(), "changed");
+    let (status, reason, _) = condition(&mut sim, ConditionType::AllocatorVerified);
+    assert_eq!((status, reason), (Truth::Unknown, Reason::ProofMissing));
+    assert!(!sim.log.iter().any(|line| line.starts_with("BakeStarted")));
+    sim.region("ore").silent = false;
+    sim.run_until(900, |sim| sim.outcome().is_some());
+    assert_eq!(sim.outcome(), Some(Outcome::Promoted));
+}
+
+#[test]
+fn the_control_is_restarted_once_and_never_written_to_before_its_turn() {
+    let mut sim = Sim::new("jemalloc");
+    let old: Vec<String> = sim
+        .region("fra")
+        .pods
+        .iter()
+        .map(|pod| pod.uid.clone())
+        .collect();
+    sim.run_until(200, |sim| {
+        sim.log.iter().any(|line| line.starts_with("BakeStarted"))
+    });
+    let fra = sim.region("fra");
+    assert_eq!((fra.generation, fra.writes), (1, 0));
+    assert!(
+        fra.pods
+            .iter()
+            .filter(|pod| old.contains(&pod.uid))
+            .all(|pod| pod.died.is_some())
+    );
+    assert_eq!(fra.pods.len(), 4, "each pod was replaced once");
+}
+
+#[test]
+fn regions_of_a_wave_go_one_after_the_other() {
+    let mut sim = Sim::new("jemalloc");
+    let mut plan = plan("jemalloc");
+    let last = plan.waves.pop().unwrap();
+    plan.waves[1].regions.extend(last.regions);
+    sim.intent = Ok(plan);
+    let mut together = 0;
+    sim.run_until(900, |sim| {
+        let passed = |name: &str| {
+            sim.log
+                .iter()
+                .any(|line| line.starts_with("CanaryPassed") && line.contains(name))
+        };
+        let changed = |name: &str| sim.regions[&Region::new(name)].claim().is_some();
+        together += u32::from(changed("nrt") && changed("fra") && !passed("in nrt"));
+        sim.outcome().is_some()
+    });
+    assert_eq!(
+        sim.outcome(),
+        Some(Outcome::Promoted),
+        "{}",
+        sim.log.join("\n")
+    );
+    assert_eq!(together, 0);
 }
