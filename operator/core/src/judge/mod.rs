@@ -1,6 +1,12 @@
 //! Judges a canary against its control: settings, a frozen baseline and samples up to `now` in; one verdict, its numbers
 //! and the next look out. No clock, no I/O, no randomness; must never touch a cluster, and never pass by default.
 //!
+//! How it is called: before the change with `change: None`, until [`Look::frozen`] is there (its [`Look::preflight`] says
+//! what the arms can show); keep that, and from the end of the restart on give it back with every look, at
+//! [`Look::next_look`] or whenever one likes. Every look is recomputed from samples, so that looking twice, late or after a
+//! restart changes nothing. What is kept in between is bounded by [`store`]; [`Look::confirmed`] holds a final verdict that
+//! the stored evidence contradicts.
+//!
 //! The rooms follow the procedure:
 //!
 //! | room | step |

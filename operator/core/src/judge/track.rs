@@ -168,7 +168,8 @@ pub fn track(pod: &Pod, grid: Grid, window: Window, demands: &Demands) -> Track 
     let until = grid.start(window.to).saturating_sub(1);
     let rss = hygiene::gauge(&pod.rss, grid.block_ms, until);
     let cache = hygiene::gauge(&pod.cache, grid.block_ms, until);
-    let hold = num::millis(k::STUCK_SCRAPES * num::real_signed(grid.scrape_ms) / 1000.0);
+    let scrapes = k::STUCK_SCRAPES * num::real_signed(grid.scrape_ms) / 1000.0;
+    let hold = num::millis(scrapes.max(k::STUCK_SECONDS));
     let stuck = hygiene::stuck_flags(&rss, hold.unwrap_or(i64::MAX));
     let paired = hygiene::pair(&rss, &cache, grid.scrape_ms / 2);
     let mut starts: Vec<i64> = pod.starts.iter().filter_map(|s| num::millis(*s)).collect();

@@ -65,17 +65,6 @@ impl Recording {
         Self(out)
     }
 
-    /// Adds one page to every other sample. At 250 ms an unloaded glibc process stands still for up to a minute, which
-    /// 40 scrapes without a change call a stuck exporter; a page is 0.005 % of it.
-    pub(crate) fn stirred(mut self) -> Self {
-        for process in &mut self.0 {
-            for sample in process.samples.iter_mut().step_by(2) {
-                sample.1 += 4096.0;
-            }
-        }
-        self
-    }
-
     /// What a look at `now` is told; the canary's RSS after the change is `factor` times the recorded one.
     pub(crate) fn input(&self, now: f64, factor: f64) -> LookInput {
         let arm = |region: &str, target: bool| Arm {
