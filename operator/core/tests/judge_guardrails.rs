@@ -1,5 +1,10 @@
 //! Guardrails on whole looks, and the four source changes with the verdicts that the specification gives them.
-#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test stops at what it did not expect"
+)]
 
 #[path = "judge/world.rs"]
 #[expect(dead_code, reason = "other tests need the rest of it")]
@@ -30,12 +35,11 @@ fn good() -> (World, Settings, LookInput) {
     (world, settings, input)
 }
 
+/// What a guardrail shows of one pod: canary after the change?, its ages in seconds.
+type Shown<'a> = &'a dyn Fn(bool, &[(f64, f64)]) -> GuardrailSeries;
+
 /// Adds one guardrail to settings and to every pod after `change` applied to (canary after the change?, age seconds).
-fn guarded(
-    kind: GuardrailKind,
-    max_increase: f64,
-    series: &dyn Fn(bool, &[(f64, f64)]) -> GuardrailSeries,
-) -> (Settings, LookInput) {
+fn guarded(kind: GuardrailKind, max_increase: f64, series: Shown<'_>) -> (Settings, LookInput) {
     let (world, mut settings, mut input) = good();
     settings.guardrails = vec![Guardrail {
         name: "guarded".to_owned(),

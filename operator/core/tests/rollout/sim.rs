@@ -33,6 +33,10 @@ pub(crate) struct SimPod {
 }
 
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one fault that a test may switch on"
+)]
 pub(crate) struct SimRegion {
     pub reachable: bool,
     pub prometheus: bool,
@@ -219,7 +223,7 @@ impl Sim {
     }
 
     /// Passes until `done`, at most `limit` simulated seconds.
-    pub(crate) fn run_until(&mut self, limit: i64, mut done: impl FnMut(&Sim) -> bool) {
+    pub(crate) fn run_until(&mut self, limit: i64, mut done: impl FnMut(&Self) -> bool) {
         let end = self.now + SignedDuration::from_secs(limit);
         while !done(self) {
             assert!(
@@ -362,7 +366,7 @@ impl Sim {
                 region.patch(&injection.record.patch, now);
             }
             Action::Undo { region, patch, .. } => {
-                self.regions.get_mut(&region).unwrap().patch(&patch, now)
+                self.regions.get_mut(&region).unwrap().patch(&patch, now);
             }
             Action::MarkJournal {
                 region,
@@ -387,7 +391,7 @@ impl Sim {
                     .remove(&journal);
             }
             Action::Evict { region, uid, .. } => {
-                self.regions.get_mut(&region).unwrap().evict(&uid, now)
+                self.regions.get_mut(&region).unwrap().evict(&uid, now);
             }
             Action::Disown { .. } => {}
         }
