@@ -1,6 +1,5 @@
 //! Guardrails on whole looks, and the four source changes with the verdicts that the specification gives them.
 #![expect(
-    clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::panic,
     reason = "a test stops at what it did not expect"
