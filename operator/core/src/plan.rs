@@ -124,8 +124,8 @@ pub struct Wave {
     pub max_concurrent_regions: u32,
     /// Minimum bake in blocks.
     pub bake_blocks: u32,
-    /// Whether a person must let the next wave start after this one.
-    pub approval: bool,
+    /// Gates between this wave and the next: each needs an entry in `spec.approvals`.
+    pub gates: Vec<String>,
 }
 
 /// A number or a percentage.

@@ -17,7 +17,7 @@ use heapfleet_crds as crds;
 use kube::ResourceExt as _;
 
 use super::TranslateError;
-use super::thaw::{gates_after, thaw};
+use super::thaw::thaw;
 
 /// Form of the stored position.
 const POSITION_VERSION: i32 = 1;
@@ -47,26 +47,15 @@ pub fn attempt(rollout: &crds::AllocatorRollout) -> Result<Attempt, TranslateErr
             crds::RolloutState::Abort => Verb::Abort,
             crds::RolloutState::Retry => Verb::Retry,
         },
-        approvals: approvals(&rollout.spec),
+        approvals: rollout
+            .spec
+            .approvals
+            .iter()
+            .map(|approval| approval.gate.to_string())
+            .collect(),
         position,
         name,
     })
-}
-
-/// Gates in the core's words. A wave's approval is asked for before it starts, the canary's after it; the core asks once
-/// between two waves, so the boundary is open when every gate on it was approved.
-fn approvals(spec: &crds::AllocatorRolloutSpec) -> Vec<String> {
-    let given = |gate: &str| spec.approvals.iter().any(|approval| approval.gate == *gate);
-    let waves = spec.plan.waves.iter().enumerate();
-    let open = waves.filter(|(i, _)| gates_after(&spec.plan, *i).into_iter().all(given));
-    let known = |gate: &str| spec.plan.waves.iter().any(|wave| wave.name == *gate);
-    let others = spec
-        .approvals
-        .iter()
-        .filter(|approval| !known(approval.gate.as_str()));
-    open.map(|(_, wave)| wave.name.to_string())
-        .chain(others.map(|approval| approval.gate.to_string()))
-        .collect()
 }
 
 fn position(

@@ -137,15 +137,20 @@ fn the_order_and_the_durations_are_those_of_the_policy() {
         .iter()
         .map(|wave| {
             let regions = wave.regions.iter().map(Region::as_str).collect();
-            (wave.name.as_str(), regions, wave.bake_blocks, wave.approval)
+            (
+                wave.name.as_str(),
+                regions,
+                wave.bake_blocks,
+                wave.gates.is_empty(),
+            )
         })
         .collect();
     assert_eq!(
         waves,
         [
-            ("canary", vec!["ore"], 60, false),
-            ("wave-1", vec!["nrt"], 30, false),
-            ("wave-2", vec!["fra"], 30, false)
+            ("canary", vec!["ore"], 60, true),
+            ("wave-1", vec!["nrt"], 30, true),
+            ("wave-2", vec!["fra"], 30, true)
         ]
     );
     assert_eq!(plan.control, [Region::new("fra")]);
@@ -194,8 +199,13 @@ fn every_knob_of_the_complete_example_arrives() {
     assert_eq!(plan.fixed_capacity, Some(38_654_705_664.0));
     assert_eq!(plan.waves[1].bake_blocks, 24);
     // Both the canary and the wave after it ask for a person; the last one does not.
-    let approvals: Vec<bool> = plan.waves.iter().map(|wave| wave.approval).collect();
-    assert_eq!(approvals, [true, false, false]);
+    let gates: Vec<&[String]> = plan
+        .waves
+        .iter()
+        .map(|wave| wave.gates.as_slice())
+        .collect();
+    assert_eq!(gates[0].len(), 2);
+    assert!(gates[1..].iter().all(|gates| gates.is_empty()));
     let guardrails: Vec<_> = plan
         .judge
         .guardrails
@@ -411,25 +421,19 @@ fn a_frozen_plan_gives_the_plan_that_was_frozen() {
 }
 
 #[test]
-fn a_boundary_is_open_when_all_its_gates_are_approved() {
+fn the_canary_asks_after_itself_and_a_wave_before_itself() {
     let mut policy = demo_with("/rollout/waves/0/approval", json!("Required"));
     policy.spec.rollout.approval = crds::Approval::Required;
     let frozen = intent(&policy, Some(&class()), &regions()).unwrap().frozen;
     let mut rollout = rollout_of(&frozen);
-    let at = meta::Time(Timestamp::UNIX_EPOCH);
-    let mut gates = |gate: &str| {
-        let by = "sam".to_owned();
-        rollout.spec.approvals.push(crds::ApprovalRecord {
-            gate: gate.into(),
-            by,
-            at: at.clone(),
-        });
-        let mut open = attempt(&rollout).unwrap().approvals;
-        open.retain(|gate| gate == "canary");
-        open
-    };
-    assert!(gates("canary").is_empty());
-    assert_eq!(gates("wave-1"), ["canary"]);
+    rollout.spec.approvals.push(crds::ApprovalRecord {
+        gate: "canary".into(),
+        by: "sam".to_owned(),
+        at: meta::Time(Timestamp::UNIX_EPOCH),
+    });
+    let attempt = attempt(&rollout).unwrap();
+    assert_eq!(attempt.plan.waves[0].gates, ["canary", "wave-1"]);
+    assert_eq!(attempt.approvals, ["canary"]);
 }
 
 fn position() -> Position {

@@ -193,20 +193,20 @@ fn waves(plan: &crds::Plan, block: SignedDuration) -> Result<Vec<Wave>, Refusal>
                 regions: regions(&wave.regions),
                 max_concurrent_regions: count(wave.max_concurrent_regions),
                 bake_blocks: blocks_up(bake, block),
-                approval: !gates_after(plan, i).is_empty(),
+                gates: gates_after(plan, i),
             })
         })
         .collect()
 }
 
 /// The gates between wave `i` and the next: the canary's own, and the next wave's, which is asked for before it starts.
-pub(super) fn gates_after(plan: &crds::Plan, i: usize) -> Vec<&str> {
+fn gates_after(plan: &crds::Plan, i: usize) -> Vec<String> {
     let required = |wave: &&crds::PlanWave| wave.approval == crds::Approval::Required;
     let own = plan.waves.get(i).filter(|_| i == 0).filter(required);
     let next = plan.waves.get(i + 1).filter(required);
     own.into_iter()
         .chain(next)
-        .map(|wave| wave.name.as_str())
+        .map(|wave| wave.name.to_string())
         .collect()
 }
 

@@ -67,6 +67,16 @@ pub(super) fn look(s: &mut Step<'_>, wave: &Wave, region: &Region, cluster: &Clu
     let (Some(began), Some(ended)) = (state.changed_at, state.bake_started) else {
         return;
     };
+    if let Some(due) = state
+        .look
+        .as_ref()
+        .and_then(|look| look.next)
+        .filter(|due| s.now() < *due)
+    {
+        s.wake_in(due.duration_since(s.now()));
+        s.wake_soon();
+        return;
+    }
     let change = Change {
         began: f64_seconds(began),
         ended: f64_seconds(ended),
@@ -117,9 +127,13 @@ pub(super) fn look(s: &mut Step<'_>, wave: &Wave, region: &Region, cluster: &Clu
         .iter()
         .map(|(_, look)| look.next_look)
         .fold(f64::INFINITY, f64::min);
-    let wait = SignedDuration::try_from_secs_f64(next - f64_seconds(s.now()));
-    if let Ok(wait) = wait {
-        s.wake_in(wait);
+    let due = SignedDuration::try_from_secs_f64(next).ok();
+    let due = due.and_then(|since| Timestamp::UNIX_EPOCH.checked_add(since).ok());
+    if let Some(due) = due {
+        s.wake_in(due.duration_since(s.now()));
+        if let Some(summary) = s.state(region).and_then(|state| state.look.as_mut()) {
+            summary.next = Some(due);
+        }
     }
 }
 
@@ -491,6 +505,7 @@ fn summarise(
             .iter()
             .map(|assumption| format!("{assumption:?}"))
             .collect(),
+        next: None,
     };
     if let Some(state) = s.state(region) {
         state.look = Some(summary);

@@ -10,8 +10,8 @@ use crate::names::{Region, WorkloadId};
 use crate::plan::Plan;
 use crate::world::{MetricsNeed, World};
 
-/// How far back a proof of the allocator is looked for.
-const PROOF_WINDOW: SignedDuration = SignedDuration::from_secs(60);
+/// How far back a proof of the allocator is looked for, seconds.
+const PROOF_WINDOW: f64 = 60.0;
 
 /// What must be asked of each region's Prometheus.
 pub fn needs(world: &World) -> BTreeMap<Region, MetricsNeed> {
@@ -48,21 +48,18 @@ pub fn needs(world: &World) -> BTreeMap<Region, MetricsNeed> {
 fn window(now: Timestamp, plan: &Plan, state: &RegionState) -> Option<(Timestamp, bool)> {
     match state.stage {
         Stage::Baseline => {
-            let baseline = SignedDuration::from_secs_f64(plan.judge.baseline_seconds);
             // One block more, since blocks are aligned to the clock and the window is not.
-            let block = SignedDuration::from_secs_f64(plan.judge.block_seconds);
-            Some((
-                now.checked_sub(baseline + block)
-                    .unwrap_or(Timestamp::UNIX_EPOCH),
-                false,
-            ))
+            let window = plan.judge.baseline_seconds + plan.judge.block_seconds + plan.judge.lead();
+            Some((before(now, window), false))
         }
-        Stage::Verifying => Some((
-            now.checked_sub(PROOF_WINDOW)
-                .unwrap_or(Timestamp::UNIX_EPOCH),
-            true,
-        )),
-        Stage::Baking => state.changed_at.map(|at| (at, false)),
+        Stage::Verifying => Some((before(now, PROOF_WINDOW), true)),
+        Stage::Baking => {
+            let due = state.look.as_ref().and_then(|look| look.next);
+            if due.is_some_and(|due| now < due) {
+                return None;
+            }
+            Some((before(state.changed_at?, plan.judge.lead()), false))
+        }
         Stage::Injecting
         | Stage::Passed
         | Stage::Nothing
@@ -71,6 +68,14 @@ fn window(now: Timestamp, plan: &Plan, state: &RegionState) -> Option<(Timestamp
         | Stage::Unverified
         | Stage::Failed => None,
     }
+}
+
+/// So many seconds before an instant; what a person asks for in seconds and is out of range is all of the past.
+fn before(at: Timestamp, seconds: f64) -> Timestamp {
+    SignedDuration::try_from_secs_f64(seconds)
+        .ok()
+        .and_then(|span| at.checked_sub(span).ok())
+        .unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 fn add(

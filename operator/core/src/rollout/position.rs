@@ -292,4 +292,6 @@ pub struct LookSummary {
     pub proven: (u32, u32),
     /// What was assumed.
     pub assumptions: Vec<String>,
+    /// When the next look at the bake is due; nothing is asked of Prometheus before.
+    pub next: Option<Timestamp>,
 }

@@ -421,30 +421,24 @@ impl<'a> Step<'a> {
 
     fn finish_wave(&mut self, wave: &Wave) {
         let last = self.next.wave + 1 == self.plan.waves.len();
-        if wave.approval && !last && !self.attempt.approvals.contains(&wave.name) {
-            let asked = self
-                .before
-                .as_ref()
-                .is_some_and(|before| before.regions == self.next.regions);
-            if !asked {
-                self.event(
-                    false,
-                    "ApprovalRequired",
-                    None,
-                    format!(
-                        "Wave {} is done; add gate {} to spec.approvals to let the next begin.",
-                        wave.name, wave.name
-                    ),
-                );
-            }
-            self.hold(
-                None,
-                Reason::AwaitingApproval,
-                format!(
-                    "Wave {} is done and waits for approval: add gate {} to spec.approvals.",
-                    wave.name, wave.name
-                ),
+        let missing: Vec<&str> = wave
+            .gates
+            .iter()
+            .filter(|gate| !last && !self.attempt.approvals.contains(gate))
+            .map(String::as_str)
+            .collect();
+        if !missing.is_empty() {
+            let before = self.before.as_ref();
+            let asked = before.is_some_and(|before| before.regions == self.next.regions);
+            let message = format!(
+                "Wave {} is done and waits for approval: add the gate {} to spec.approvals.",
+                wave.name,
+                missing.join(" and the gate ")
             );
+            if !asked {
+                self.event(false, "ApprovalRequired", None, message.clone());
+            }
+            self.hold(None, Reason::AwaitingApproval, message);
             return;
         }
         self.event(

@@ -82,7 +82,7 @@ pub(crate) fn plan(allocator: &str) -> Plan {
         regions: regions.iter().map(|name| region(name)).collect(),
         max_concurrent_regions: 1,
         bake_blocks: 60,
-        approval: false,
+        gates: Vec::new(),
     };
     let judge = judge::Settings {
         block_seconds: 1.0,

@@ -354,3 +354,40 @@ fn regions_of_a_wave_go_one_after_the_other() {
     );
     assert_eq!(together, 0);
 }
+
+#[test]
+fn a_gate_waits_for_its_approval_and_asks_once() {
+    let mut sim = Sim::new("jemalloc");
+    let mut plan = plan("jemalloc");
+    plan.waves[0].gates = vec!["canary".to_owned(), "asia".to_owned()];
+    sim.intent = Ok(plan);
+    let asked = |sim: &Sim| {
+        sim.log
+            .iter()
+            .filter(|line| line.starts_with("ApprovalRequired"))
+            .count()
+    };
+    sim.run_until(400, |sim| asked(sim) == 1);
+    for gate in ["canary", "asia"] {
+        for _ in 0..20 {
+            let _looked = sim.pass();
+            sim.advance(1);
+        }
+        assert_eq!(
+            sim.region("nrt").generation,
+            1,
+            "not before {gate} was approved"
+        );
+        let (status, reason, message) = condition(&mut sim, ConditionType::Promoted);
+        assert_eq!((status, reason), (Truth::False, Reason::AwaitingApproval));
+        assert!(message.contains(gate), "{message}");
+        sim.attempts
+            .last_mut()
+            .unwrap()
+            .approvals
+            .push(gate.to_owned());
+    }
+    sim.run_until(900, |sim| sim.outcome().is_some());
+    assert_eq!(sim.outcome(), Some(Outcome::Promoted));
+    assert_eq!(asked(&sim), 1);
+}
