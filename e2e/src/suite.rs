@@ -2,12 +2,12 @@
 
 use std::{
     io::{BufRead, BufReader, Write},
-    process::{Command, Stdio},
+    process::Stdio,
 };
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::demo::workspace;
+use crate::demo::{cargo_command, workspace};
 
 /// Counts of finished tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,9 +48,7 @@ impl Counts {
 /// # Errors
 /// When a test failed, was ignored, or cargo itself failed.
 pub fn run() -> Result<()> {
-    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut child = Command::new(program)
-        .current_dir(workspace()?)
+    let mut child = cargo_command(&workspace()?)
         .args(["test", "--workspace", "--locked", "--no-fail-fast"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -2,7 +2,7 @@
 
 use std::str::FromStr as _;
 
-use heapfleet_core::{decision, judge};
+use heapfleet_core::{decision, judge, status};
 
 #[test]
 fn every_reason_of_the_core_is_a_word_of_the_api() {
@@ -15,6 +15,20 @@ fn every_reason_of_the_core_is_a_word_of_the_api() {
     assert!(
         unknown.is_empty(),
         "not in crds/src/v1alpha1/reasons.rs: {}",
+        unknown.join(", ")
+    );
+}
+
+#[test]
+fn every_condition_type_of_the_core_is_a_word_of_the_api() {
+    let unknown: Vec<&str> = status::ConditionType::ALL
+        .iter()
+        .map(|kind| kind.as_str())
+        .filter(|word| heapfleet_crds::ConditionType::from_str(word).is_err())
+        .collect();
+    assert!(
+        unknown.is_empty(),
+        "not in crds/src/v1alpha1/conditions.rs: {}",
         unknown.join(", ")
     );
 }

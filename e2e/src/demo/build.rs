@@ -67,13 +67,17 @@ fn target_dir(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
 }
 
-fn cargo(root: &Path, args: &[&str], flags: &str) -> Result<()> {
+/// The cargo that runs this program, else the one on the path, in the workspace.
+pub(crate) fn cargo_command(root: &Path) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
+    command.current_dir(root);
     command
-        .current_dir(root)
-        .args(["build", "--locked", "--quiet"])
-        .args(args);
+}
+
+fn cargo(root: &Path, args: &[&str], flags: &str) -> Result<()> {
+    let mut command = cargo_command(root);
+    command.args(["build", "--locked", "--quiet"]).args(args);
     if !flags.is_empty() {
         command.env("RUSTFLAGS", flags);
     }

@@ -8,6 +8,7 @@ mod show;
 mod story;
 mod watch;
 
+pub(crate) use build::cargo_command;
 pub use build::workspace;
 pub use fleet::{Fleet, NAMESPACE};
 pub use show::{Told, run};

@@ -43,6 +43,29 @@ pub struct Workload {
     pub annotations: BTreeMap<String, String>,
 }
 
+impl Workload {
+    /// The same template and annotations, run by the same ReplicaSet.
+    fn is_as_before(&self, region: &str, was: &Self) -> Result<()> {
+        ensure!(
+            self.template == was.template,
+            "{region}: the template is not as before"
+        );
+        ensure!(
+            self.replica_set == was.replica_set,
+            "{region}: {:?} runs instead of {:?}",
+            self.replica_set,
+            was.replica_set
+        );
+        ensure!(
+            self.annotations == was.annotations,
+            "{region}: annotations {:?} instead of {:?}",
+            self.annotations,
+            was.annotations
+        );
+        Ok(())
+    }
+}
+
 impl Fleet {
     /// The workload of a region as it is now.
     pub fn workload_of(&self, region: &str) -> Result<Workload> {
@@ -116,23 +139,7 @@ impl Fleet {
             },
         )?;
         for (region, was) in before {
-            let is = self.workload_of(region)?;
-            ensure!(
-                is.template == was.template,
-                "{region}: the template is not as before"
-            );
-            ensure!(
-                is.replica_set == was.replica_set,
-                "{region}: {:?} runs instead of {:?}",
-                is.replica_set,
-                was.replica_set
-            );
-            ensure!(
-                is.annotations == was.annotations,
-                "{region}: annotations {:?} instead of {:?}",
-                is.annotations,
-                was.annotations
-            );
+            self.workload_of(region)?.is_as_before(region, was)?;
         }
         Ok(())
     }
@@ -366,16 +373,7 @@ pub fn exact_rollback(fleet: &Fleet) -> Result<Ended> {
     let after = fleet.workloads()?;
     for (region, was) in &before {
         let is = after.get(region).context("a region went away")?;
-        ensure!(
-            is.replica_set == was.replica_set,
-            "{region}: {:?} runs instead of {:?}",
-            is.replica_set,
-            was.replica_set
-        );
-        ensure!(
-            is.template == was.template && is.annotations == was.annotations,
-            "{region} is not as before"
-        );
+        is.is_as_before(region, was)?;
         if region != "ore" {
             ensure!(
                 is.generation == was.generation,

@@ -46,25 +46,21 @@ fn first(world: &World) -> Decision {
         return with_action(world, Action::RemoveFinalizer, "Nothing had been changed.");
     }
     match &world.intent {
-        Ok(plan) => create(world, plan, 1),
+        Ok(plan) => with_action(world, create(world, plan, 1), "The plan is frozen."),
         Err(refusal) => quiet(world, &refusal.message),
     }
 }
 
-fn create(world: &World, plan: &Plan, attempt: u32) -> Decision {
+/// The act that makes an attempt of a plan.
+fn create(world: &World, plan: &Plan, attempt: u32) -> Action {
     let plan = Plan {
         attempt,
         ..plan.clone()
     };
-    let name = attempt_name(&world.policy.name, &plan);
-    with_action(
-        world,
-        Action::CreateAttempt {
-            name,
-            plan: Box::new(plan),
-        },
-        "The plan is frozen.",
-    )
+    Action::CreateAttempt {
+        name: attempt_name(&world.policy.name, &plan),
+        plan: Box::new(plan),
+    }
 }
 
 /// The name of an attempt: a function of policy, plan and number, so that two makers make one object.
@@ -102,15 +98,7 @@ fn after_the_end(world: &World, attempt: &Attempt, decision: &mut Decision) {
     } else {
         return;
     };
-    let plan = Plan {
-        attempt: number,
-        ..intent.clone()
-    };
-    let name = attempt_name(&world.policy.name, &plan);
-    decision.actions.push(Action::CreateAttempt {
-        name,
-        plan: Box::new(plan),
-    });
+    decision.actions.push(create(world, intent, number));
     decision.wake_at = world.now + SOON;
 }
 

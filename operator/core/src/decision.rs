@@ -8,35 +8,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::inject::Injection;
-use crate::names::{Region, WorkloadId};
+use crate::names::{Region, WorkloadId, words};
 use crate::plan::Plan;
 use crate::rollout::Position;
 use crate::status::{PolicyReport, RolloutReport};
 use crate::world::JournalStage;
 
-macro_rules! reasons {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Why something is as it is: the closed set that conditions, events and refusals draw from.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-        pub enum Reason {
-            $($(#[$doc])* $name,)*
-        }
-
-        impl Reason {
-            /// All of them, in the order of this file.
-            pub const ALL: &[Self] = &[$(Self::$name,)*];
-
-            /// As conditions and events spell it.
-            pub fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$name => stringify!($name),)*
-                }
-            }
-        }
-    };
-}
-
-reasons! {
+words! {
+    /// Why something is as it is: the closed set that conditions, events and refusals draw from.
+    Reason {
     /// Everything that was asked for is done.
     RolloutComplete,
     /// Work is going on.
@@ -155,6 +135,7 @@ reasons! {
     RollbackPending,
     /// Not looked at yet.
     NotObserved,
+    }
 }
 
 impl fmt::Display for Reason {

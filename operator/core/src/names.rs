@@ -114,6 +114,62 @@ impl TryFrom<String> for WorkloadId {
     }
 }
 
+/// A closed set of words: the enum, the list of all of them, and their spelling.
+macro_rules! words {
+    ($(#[$set_doc:meta])* $set:ident { $($(#[$doc:meta])* $name:ident,)* }) => {
+        $(#[$set_doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+        pub enum $set {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl $set {
+            /// All of them, in the order of this file.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// As the API spells it.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($name),)*
+                }
+            }
+        }
+    };
+}
+pub(crate) use words;
+
+/// The longest stem of a name that the API server generates; what is longer is cut before the random ending.
+pub const GENERATED_STEM: usize = 58;
+/// The letters and digits of which Kubernetes makes hashes and random endings: no vowels, nothing that is easily misread.
+pub const GENERATED_LETTERS: &str = "bcdfghjklmnpqrstvwxz2456789";
+
+impl WorkloadId {
+    /// Whether a pod of this name can be one of the workload's, by the way its kind names pods; those of the past are
+    /// told by nothing else.
+    pub fn names_pod(&self, pod: &str) -> bool {
+        let safe = |text: &str| text.chars().all(|c| GENERATED_LETTERS.contains(c));
+        if self.kind == Kind::Deployment && self.name.len() + 12 > GENERATED_STEM {
+            let stem: String = self.name.chars().take(GENERATED_STEM).collect();
+            return pod
+                .strip_prefix(&stem)
+                .is_some_and(|rest| (5..=17).contains(&rest.len()));
+        }
+        let Some(rest) = pod
+            .strip_prefix(&self.name)
+            .and_then(|rest| rest.strip_prefix('-'))
+        else {
+            return false;
+        };
+        match self.kind {
+            Kind::Deployment => rest.split_once('-').is_some_and(|(hash, tail)| {
+                (1..=10).contains(&hash.len()) && tail.len() == 5 && safe(hash) && safe(tail)
+            }),
+            Kind::StatefulSet => !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()),
+            Kind::DaemonSet => rest.len() == 5 && safe(rest),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,8 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::inject::JournalRecord;
-use crate::judge;
+use crate::inject::{CLAIM, JournalRecord};
 use crate::names::{Claim, ClusterUid, Region, WorkloadId};
 use crate::plan::Plan;
 use crate::rollout::Position;
@@ -169,6 +168,16 @@ pub struct Workload {
     pub pods: Vec<Pod>,
 }
 
+impl Workload {
+    /// The value of the claim annotation, whoever holds it.
+    pub fn claim(&self) -> Option<&str> {
+        self.annotations
+            .as_ref()
+            .and_then(|all| all.get(CLAIM))
+            .map(String::as_str)
+    }
+}
+
 /// A revision: of a Deployment its ReplicaSet, else its ControllerRevision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Revision {
@@ -287,11 +296,4 @@ pub struct MetricsNeed {
     pub proof_only: bool,
     /// Pods are selected by workload.
     pub workloads: Vec<WorkloadId>,
-}
-
-/// Settings of a look that hold for the given wave of a plan.
-pub fn judge_settings(plan: &Plan, bake_blocks: u32) -> judge::Settings {
-    let mut settings = plan.judge.clone();
-    settings.min_bake_blocks = bake_blocks;
-    settings
 }

@@ -1,33 +1,17 @@
 //! Whole looks, case by case: facts that decide, undeclared series, ends of a bake, stored evidence.
 
+#[path = "judge/good.rs"]
+mod good;
 #[path = "judge/world.rs"]
 #[expect(dead_code, reason = "other tests need the rest of it")]
 mod world;
 
+use good::{good, judge, said};
 use heapfleet_core::judge::{
     Assumption, Capacity, Change, Code, ControlRestart, ControlRuns, Guardrail, GuardrailKind,
-    Identity, Look, LookInput, Seen, Series, Settings, Verdict, agrees, look, restore, store,
+    Identity, LookInput, Seen, Series, Settings, Verdict, agrees, look, restore, store,
 };
 use world::{BLOCK, World, map, pods};
-
-fn judge(settings: &Settings, input: &LookInput) -> Look {
-    look(settings, None, input)
-}
-
-fn said(look: &Look) -> String {
-    format!("{}({})", look.verdict, look.reason)
-}
-
-/// A gain of a third that passes.
-fn good() -> (World, Settings, LookInput) {
-    let world = World {
-        effect: -0.4,
-        ..World::default()
-    };
-    let (settings, input) = (world.settings(), world.input());
-    assert_eq!(said(&judge(&settings, &input)), "Pass(NonInferior)");
-    (world, settings, input)
-}
 
 #[test]
 fn proof_of_another_allocator_fails_after_the_deadline_even_for_one_pod() {

@@ -5,34 +5,17 @@
     reason = "a test stops at what it did not expect"
 )]
 
+#[path = "judge/good.rs"]
+mod good;
 #[path = "judge/world.rs"]
 #[expect(dead_code, reason = "other tests need the rest of it")]
 mod world;
 
+use good::{good, judge, said};
 use heapfleet_core::judge::{
-    ControlRestart, Finding, Guardrail, GuardrailKind, GuardrailSeries, Look, LookInput, Series,
-    Settings, look,
+    ControlRestart, Finding, Guardrail, GuardrailKind, GuardrailSeries, LookInput, Series, Settings,
 };
 use world::{World, map, pods};
-
-fn judge(settings: &Settings, input: &LookInput) -> Look {
-    look(settings, None, input)
-}
-
-fn said(look: &Look) -> String {
-    format!("{}({})", look.verdict, look.reason)
-}
-
-/// A gain of a third that passes.
-fn good() -> (World, Settings, LookInput) {
-    let world = World {
-        effect: -0.4,
-        ..World::default()
-    };
-    let (settings, input) = (world.settings(), world.input());
-    assert_eq!(said(&judge(&settings, &input)), "Pass(NonInferior)");
-    (world, settings, input)
-}
 
 /// What a guardrail shows of one pod: canary after the change?, its ages in seconds.
 type Shown<'a> = &'a dyn Fn(bool, &[(f64, f64)]) -> GuardrailSeries;

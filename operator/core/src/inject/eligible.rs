@@ -1,12 +1,10 @@
 //! Takes a workload as seen, gives the container to change or one reason why it is left alone. Never writes.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::env::{EnvValue, wanted_env};
-use super::{CLAIM, patch};
+use super::patch;
 use crate::decision::Reason;
 use crate::names::{Claim, WorkloadId};
 use crate::plan::{Allocator, Delivery, OnExisting, Target};
@@ -65,8 +63,7 @@ pub fn eligible(
 }
 
 fn check_claim(id: &WorkloadId, workload: &Workload, claim: &Claim) -> Result<(), Ineligible> {
-    let held = workload.annotations.as_ref().and_then(|all| all.get(CLAIM));
-    match held {
+    match workload.claim() {
         Some(other) if other != claim.as_str() => Err(refuse(
             Reason::InjectionConflict,
             format!(
@@ -181,7 +178,6 @@ fn check_platform(
     cluster: &ClusterView,
     allocator: &Allocator,
 ) -> Result<(), Ineligible> {
-    let mut sizes: BTreeMap<u64, &str> = BTreeMap::new();
     for (name, node) in &cluster.nodes {
         let Some(size) = page_size(node) else {
             return Err(refuse(
@@ -192,7 +188,6 @@ fn check_platform(
                 ),
             ));
         };
-        sizes.insert(size, name);
         let fits = allocator
             .platforms
             .iter()

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::CLAIM;
+use super::apply::apply;
 use super::env::{EnvValue, wanted_env};
 use super::hash::{canonical_hash, template_hash};
 use crate::names::{Claim, PlanHash, WorkloadId};
@@ -150,7 +151,7 @@ pub fn journal_name(id: &WorkloadId, uid: &str, plan: &PlanHash, attempt: u32) -
     format!("heapfleet-{name}-{short}")
 }
 
-/// The change of `container`, with its record. `None` when the container is gone.
+/// The change of `container`, with its record. `None` when the container is gone or its `env` is no list.
 pub fn inject(
     id: &WorkloadId,
     workload: &Workload,
@@ -210,6 +211,8 @@ pub fn inject(
         patch.push(json!({"op": "test", "path": "/metadata/annotations", "value": null}));
         patch.push(json!({"op": "add", "path": "/metadata/annotations", "value": {CLAIM: claim}}));
     }
+    let object = json!({"spec": {"template": workload.template}});
+    let after = apply(&object, &ops)?;
     patch.extend(ops);
 
     let mut record = JournalRecord {
@@ -234,7 +237,7 @@ pub fn inject(
             .collect(),
         replicas: workload.replicas,
     };
-    record.inverse = inverse_ops(&injected_template(&workload.template, &record), &record);
+    record.inverse = inverse_ops(after.pointer("/spec/template")?, &record);
     Some(Injection {
         journal: journal_name(id, &workload.uid, plan, attempt),
         record,
@@ -257,38 +260,13 @@ fn claim_path() -> String {
     )
 }
 
-/// The template as it stands after the patch.
-fn injected_template(template: &Value, record: &JournalRecord) -> Value {
-    let mut template = template.clone();
-    let index = container_at(&template, &record.container).map(|(index, _)| index);
-    let container = index
-        .and_then(|index| template.pointer_mut(&format!("/spec/containers/{index}")))
-        .and_then(Value::as_object_mut);
-    if let Some(container) = container {
-        let env = container.entry("env").or_insert_with(|| json!([]));
-        if let Some(env) = env.as_array_mut() {
-            for write in &record.env {
-                let entry = json!({"name": write.name, "value": write.value});
-                match env
-                    .iter_mut()
-                    .find(|old| old.get("name") == entry.get("name"))
-                {
-                    Some(old) => *old = entry,
-                    None => env.push(entry),
-                }
-            }
-        }
-    }
-    template
-}
-
 /// What is left of the recorded change.
 pub fn presence(workload: &Workload, record: &JournalRecord) -> Presence {
-    let held = workload.annotations.as_ref().and_then(|all| all.get(CLAIM));
+    let held = workload.claim();
     if let Some(other) = held
         && other != record.claim.as_str()
     {
-        return Presence::Foreign(other.clone());
+        return Presence::Foreign(other.to_owned());
     }
     let env = env_of(&workload.template, &record.container);
     let differing: Vec<&EnvWrite> = record
@@ -319,7 +297,7 @@ pub fn undo(workload: &Workload, record: &JournalRecord) -> Result<Vec<Value>, U
             because: "the workload was recreated".to_owned(),
         });
     }
-    let held = workload.annotations.as_ref().and_then(|all| all.get(CLAIM));
+    let held = workload.claim();
     if held.is_none_or(|held| held != record.claim.as_str()) {
         return Err(UndoBlocked {
             because: "our claim is not on the workload".to_owned(),
@@ -405,7 +383,7 @@ fn inverse_ops(template: &Value, record: &JournalRecord) -> Vec<Value> {
 /// How the workload came back after the undo, or why that is not proved. Looks at the template only;
 /// that the old revision runs again and the injected pods are gone is the caller's look at the world.
 pub fn restored(workload: &Workload, record: &JournalRecord) -> Result<Restored, UndoBlocked> {
-    let held = workload.annotations.as_ref().and_then(|all| all.get(CLAIM));
+    let held = workload.claim();
     if held.is_some_and(|held| held == record.claim.as_str()) {
         return Err(UndoBlocked {
             because: "our claim is still there".to_owned(),

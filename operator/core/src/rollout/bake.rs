@@ -15,9 +15,7 @@ use crate::judge::{
 };
 use crate::names::{Kind, Region, WorkloadId};
 use crate::plan::Wave;
-use crate::world::{
-    ClusterView, Metrics, PodSeries, SeriesId, Workload, exposure_of, judge_settings,
-};
+use crate::world::{ClusterView, Metrics, PodSeries, SeriesId, Workload, exposure_of};
 
 /// Changes of an arm's size that are remembered in one bake; the oldest go first.
 const SIZES: usize = 64;
@@ -27,20 +25,19 @@ pub(super) fn baseline(s: &mut Step<'_>, wave: &Wave, region: &Region, cluster: 
     let Some(looks) = looks(s, wave, region, cluster, None) else {
         return;
     };
+    summarise(s, region, &looks, (0, 0));
     let open = looks.iter().find(|(_, look)| look.frozen.is_none());
     if let Some((id, look)) = open {
         let message = format!(
             "The baseline of {id} in {region} does not suffice yet: {}",
             look.sentence()
         );
-        summarise(s, region, &looks, (0, 0));
         if let Some(summary) = s.state(region).and_then(|state| state.look.as_mut()) {
             summary.message.clone_from(&message);
         }
         s.hold(Some(region), Reason::Baseline, message);
         return;
     }
-    summarise(s, region, &looks, (0, 0));
     let now = s.now();
     if let Some(state) = s.state(region) {
         for (id, look) in looks {
@@ -231,7 +228,8 @@ fn looks(
 
 /// What this region's judge is asked for.
 fn settings(s: &Step<'_>, wave: &Wave, judged: usize, converted: bool) -> judge::Settings {
-    let mut settings = judge_settings(s.plan, wave.bake_blocks);
+    let mut settings = s.plan.judge.clone();
+    settings.min_bake_blocks = wave.bake_blocks;
     settings.workloads = u32::try_from(judged).unwrap_or(u32::MAX).max(1);
     settings.control_runs = if converted {
         ControlRuns::Target
@@ -313,7 +311,7 @@ fn arm(s: &Step<'_>, view: &ArmView<'_>) -> Arm {
         .metrics
         .pods
         .keys()
-        .filter(|name| belongs(view.id, name))
+        .filter(|name| view.id.names_pod(name))
         .collect();
     let silent = workload
         .into_iter()
@@ -357,23 +355,6 @@ fn foreign(view: &ArmView<'_>, seen: &Seen) -> bool {
         Seen::Source => view.runs_target,
         Seen::Target => !view.runs_target,
         Seen::Other(_) => true,
-    }
-}
-
-/// Whether a pod of the past belongs to a workload, by the way its kind names pods.
-pub(super) fn belongs(id: &WorkloadId, pod: &str) -> bool {
-    let Some(rest) = pod
-        .strip_prefix(&id.name)
-        .and_then(|rest| rest.strip_prefix('-'))
-    else {
-        return false;
-    };
-    let parts: Vec<&str> = rest.split('-').collect();
-    match (id.kind, parts.as_slice()) {
-        (Kind::Deployment, [hash, tail]) => !hash.is_empty() && tail.len() == 5,
-        (Kind::StatefulSet, [ordinal]) => ordinal.bytes().all(|byte| byte.is_ascii_digit()),
-        (Kind::DaemonSet, [tail]) => tail.len() == 5,
-        (Kind::Deployment | Kind::StatefulSet | Kind::DaemonSet, _) => false,
     }
 }
 

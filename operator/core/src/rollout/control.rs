@@ -44,14 +44,9 @@ fn restart(s: &mut Step<'_>, region: &Region, ids: &[WorkloadId]) -> bool {
     if !s.next.control.contains_key(region) {
         let pods = chosen(cluster, ids);
         s.event(false, "ControlRestartStarted", Some(region), format!("The control {region} is restarted once, unchanged, so that both arms are of one age."));
-        s.next.control.insert(
-            region.clone(),
-            ControlRestart {
-                pods,
-                done: None,
-                held: None,
-            },
-        );
+        s.next
+            .control
+            .insert(region.clone(), ControlRestart { pods, done: None });
         // Evictions begin once this list is committed.
         s.wake_soon();
         return false;
@@ -60,7 +55,6 @@ fn restart(s: &mut Step<'_>, region: &Region, ids: &[WorkloadId]) -> bool {
         return false;
     };
     let mut done = true;
-    restart.held = None;
     for (id, uids) in &restart.pods {
         let Some(workload) = cluster.workloads.get(id) else {
             continue;
@@ -70,7 +64,6 @@ fn restart(s: &mut Step<'_>, region: &Region, ids: &[WorkloadId]) -> bool {
         }
         done = false;
         if workload.replicas <= 1 && workload.max_unavailable == 0 {
-            restart.held = Some(Reason::ControlRestartWouldInterrupt);
             s.hold(Some(region), Reason::ControlRestartWouldInterrupt, format!("{id} in the control {region} has one replica and may not miss it; add a second replica or set rollout.controlRestart: None."));
             continue;
         }

@@ -130,8 +130,6 @@ pub struct ControlRestart {
     pub pods: BTreeMap<WorkloadId, Vec<String>>,
     /// When every one of them was gone and every replacement ready.
     pub done: Option<Timestamp>,
-    /// Why it does not go on.
-    pub held: Option<Reason>,
 }
 
 /// An undo in progress.

@@ -5,7 +5,7 @@ use super::position::{Outcome, Stage, UndoOrder, WorkStage, WorkState};
 use super::step::Step;
 use super::workload::{journal_of, rolled_out, set};
 use crate::decision::{Action, Reason};
-use crate::inject::{CLAIM, Restored, release, restored, undo};
+use crate::inject::{Restored, release, restored, undo};
 use crate::names::{Region, WorkloadId};
 use crate::world::{ClusterView, Journal, JournalStage, Workload};
 
@@ -131,11 +131,7 @@ fn workload(
         set(work, WorkStage::Untouched, now);
         return;
     };
-    let ours = seen
-        .annotations
-        .as_ref()
-        .and_then(|all| all.get(CLAIM))
-        .is_some_and(|held| held == s.world.claim.as_str());
+    let ours = seen.claim() == Some(s.world.claim.as_str());
     let Some(journal) = journal_of(seen, work) else {
         let stage = if ours {
             WorkStage::Unrestored("its journal is missing".to_owned())

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::position::{WorkStage, WorkState};
 use super::step::Step;
 use crate::decision::{Action, Reason};
-use crate::inject::{CLAIM, Injection, Presence, inject, presence};
+use crate::inject::{Injection, Presence, inject, presence};
 use crate::names::{Region, WorkloadId};
 use crate::world::{Journal, JournalStage, Pod, Workload};
 
@@ -106,10 +106,7 @@ fn begin(
     workload: &Workload,
 ) {
     let injection = match journal_of(workload, work) {
-        Some(journal) => Some(Injection {
-            journal: journal.name.clone(),
-            record: journal.record.clone(),
-        }),
+        Some(journal) => Some(journalled(journal)),
         None => fresh(s, id, work, workload),
     };
     let Some(injection) = injection else {
@@ -124,12 +121,25 @@ fn begin(
         return;
     };
     set(work, WorkStage::Injecting, s.now());
+    send(s, region, injection);
+}
+
+fn send(s: &mut Step<'_>, region: &Region, injection: Injection) {
     s.actions.push(Action::Inject {
         region: region.clone(),
         injection: Box::new(injection),
     });
 }
 
+/// The change that a journal holds.
+fn journalled(journal: &Journal) -> Injection {
+    Injection {
+        journal: journal.name.clone(),
+        record: journal.record.clone(),
+    }
+}
+
+/// A change of the workload as it stands now.
 fn fresh(
     s: &Step<'_>,
     id: &WorkloadId,
@@ -155,11 +165,7 @@ fn unjournalled(
     work: &mut WorkState,
     workload: &Workload,
 ) {
-    let claimed = workload
-        .annotations
-        .as_ref()
-        .is_some_and(|all| all.contains_key(CLAIM));
-    if claimed {
+    if workload.claim().is_some() {
         release(
             s,
             region,
@@ -178,10 +184,7 @@ fn unjournalled(
             "its owner put the old template back",
         );
     } else if let Some(injection) = fresh(s, id, work, workload) {
-        s.actions.push(Action::Inject {
-            region: region.clone(),
-            injection: Box::new(injection),
-        });
+        send(s, region, injection);
     } else {
         release(
             s,
@@ -208,14 +211,7 @@ fn look(
             if work.stage == WorkStage::Injecting && journal.stage == JournalStage::Intent =>
         {
             if journal.record.generation == workload.generation {
-                let injection = Injection {
-                    journal: journal.name.clone(),
-                    record: journal.record.clone(),
-                };
-                s.actions.push(Action::Inject {
-                    region: region.clone(),
-                    injection: Box::new(injection),
-                });
+                send(s, region, journalled(journal));
             } else {
                 // The owner changed the template between journal and patch: the record is of another time.
                 s.actions.push(Action::DropJournal {

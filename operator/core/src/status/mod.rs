@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::decision::Reason;
-use crate::names::Region;
+use crate::names::{Region, words};
 pub use report::{Subject, policy_report, rollout_report};
 
 /// A condition as decided; times are added when it is merged with the stored one.
@@ -23,9 +23,9 @@ pub struct Condition {
     pub message: String,
 }
 
-/// Types of conditions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum ConditionType {
+words! {
+    /// Types of conditions.
+    ConditionType {
     /// All that was asked for is done.
     Ready,
     /// Work is going on (absent when not).
@@ -48,24 +48,6 @@ pub enum ConditionType {
     RolledBack,
     /// A person suspended the policy or paused the attempt.
     Suspended,
-}
-
-impl ConditionType {
-    /// As the API spells it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ready => "Ready",
-            Self::Reconciling => "Reconciling",
-            Self::Stalled => "Stalled",
-            Self::Accepted => "Accepted",
-            Self::RegionsReachable => "RegionsReachable",
-            Self::Injected => "Injected",
-            Self::AllocatorVerified => "AllocatorVerified",
-            Self::CanaryHealthy => "CanaryHealthy",
-            Self::Promoted => "Promoted",
-            Self::RolledBack => "RolledBack",
-            Self::Suspended => "Suspended",
-        }
     }
 }
 

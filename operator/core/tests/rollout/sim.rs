@@ -7,7 +7,9 @@ use heapfleet_core::decide::{attempt_name, decide, needs};
 use heapfleet_core::decision::{Action, Decision};
 use heapfleet_core::inject::{CLAIM, apply, canonical_hash};
 use heapfleet_core::judge;
-use heapfleet_core::names::{Claim, ClusterUid, Kind, PlanHash, Region, WorkloadId};
+use heapfleet_core::names::{
+    Claim, ClusterUid, GENERATED_LETTERS, Kind, PlanHash, Region, WorkloadId,
+};
 use heapfleet_core::plan::{
     Allocator, Delivery, Limit, OnExisting, OnRegression, OnUnreachable, Plan, Platform,
     RegressionAction, Scope, Target, Wave,
@@ -148,6 +150,17 @@ pub(crate) fn plan(allocator: &str) -> Plan {
     }
 }
 
+/// Hexadecimal digits in the letters of which Kubernetes makes names.
+fn letters(digits: &str) -> String {
+    let letter = |c: char| {
+        GENERATED_LETTERS
+            .chars()
+            .nth(usize::try_from(c.to_digit(16).unwrap()).unwrap())
+            .unwrap()
+    };
+    digits.chars().map(letter).collect()
+}
+
 fn seconds(at: Timestamp) -> f64 {
     at.as_duration().as_secs_f64()
 }
@@ -220,6 +233,14 @@ impl Sim {
             }
         }
         decision
+    }
+
+    /// So many passes, a second apart.
+    pub(crate) fn pass_for(&mut self, passes: u32) {
+        for _ in 0..passes {
+            let _looked = self.pass();
+            self.advance(1);
+        }
     }
 
     /// Passes until `done`, at most `limit` simulated seconds.
@@ -498,7 +519,11 @@ impl SimRegion {
         while self.pods.iter().filter(|pod| pod.died.is_none()).count() < 2 {
             self.serial += 1;
             self.pods.push(SimPod {
-                name: format!("trace-server-{hash}-{:05}", self.serial),
+                name: format!(
+                    "trace-server-{}-{}",
+                    letters(&hash),
+                    letters(&format!("{:05}", self.serial))
+                ),
                 uid: format!("pod-{}", self.serial),
                 hash: hash.clone(),
                 born: now,

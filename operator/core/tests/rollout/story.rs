@@ -154,19 +154,13 @@ fn an_unreachable_prometheus_or_api_server_waits_and_goes_on() {
         sim.run_until(200, |sim| {
             sim.log.iter().any(|line| line.starts_with("BakeStarted"))
         });
-        for _ in 0..10 {
-            let _looked = sim.pass();
-            sim.advance(1);
-        }
+        sim.pass_for(10);
         if api {
             sim.region("ore").reachable = false;
         } else {
             sim.region("ore").prometheus = false;
         }
-        for _ in 0..100 {
-            let _looked = sim.pass();
-            sim.advance(1);
-        }
+        sim.pass_for(100);
         let (status, reason, message) = condition(&mut sim, ConditionType::RegionsReachable);
         let wanted = if api {
             Reason::SomeUnreachable
@@ -201,10 +195,7 @@ fn abort_from_any_point_leaves_everything_as_before() {
             .values()
             .map(|region| region.object.clone())
             .collect();
-        for _ in 0..stop {
-            let _looked = sim.pass();
-            sim.advance(1);
-        }
+        sim.pass_for(stop);
         let Some(attempt) = sim.attempts.last_mut() else {
             continue;
         };
@@ -273,10 +264,7 @@ fn a_user_who_puts_the_old_template_back_is_left_alone() {
     region.object = before.clone();
     region.generation += 1;
     region.settle(now);
-    for _ in 0..30 {
-        let _looked = sim.pass();
-        sim.advance(1);
-    }
+    sim.pass_for(30);
     assert_eq!(sim.region("ore").object, before);
     assert_eq!(
         condition(&mut sim, ConditionType::Injected).1,
@@ -292,10 +280,7 @@ fn a_user_who_puts_the_old_template_back_is_left_alone() {
 fn a_probe_that_says_nothing_is_neither_proof_nor_disproof() {
     let mut sim = Sim::new("jemalloc");
     sim.region("ore").silent = true;
-    for _ in 0..120 {
-        let _looked = sim.pass();
-        sim.advance(1);
-    }
+    sim.pass_for(120);
     assert!(sim.region("ore").claim().is_some(), "changed");
     let (status, reason, _) = condition(&mut sim, ConditionType::AllocatorVerified);
     assert_eq!((status, reason), (Truth::Unknown, Reason::ProofMissing));
@@ -369,10 +354,7 @@ fn a_gate_waits_for_its_approval_and_asks_once() {
     };
     sim.run_until(400, |sim| asked(sim) == 1);
     for gate in ["canary", "asia"] {
-        for _ in 0..20 {
-            let _looked = sim.pass();
-            sim.advance(1);
-        }
+        sim.pass_for(20);
         assert_eq!(
             sim.region("nrt").generation,
             1,

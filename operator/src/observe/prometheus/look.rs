@@ -13,7 +13,7 @@ use super::answer::RawSeries;
 use super::client::Prometheus;
 use super::error::PrometheusError;
 use super::merge::{one_line, seconds};
-use super::promql::{Label, Matchers, Pattern, Query, names_pod_of};
+use super::promql::{Label, Matchers, Pattern, Query};
 use crate::clusters::Refused;
 use crate::observe::series::{
     Aggregate, Guardrail, Series, SeriesSpec, Source, exposure_of, raw_step,
@@ -355,7 +355,7 @@ fn is_meant(ask: &Ask<'_>, line: &Line, series: &RawSeries, pod: &str) -> bool {
         None => ask
             .workloads
             .iter()
-            .find(|(id, _)| names_pod_of(id, pod))
+            .find(|(id, _)| id.names_pod(pod))
             .map(|(_, name)| name),
     };
     judged.is_some_and(|name| !line.by_container || series.labels.get("container") == Some(name))

@@ -4,14 +4,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use heapfleet_core::names::{Kind, WorkloadId};
+use heapfleet_core::names::{GENERATED_LETTERS, GENERATED_STEM, Kind, WorkloadId};
 
 use crate::clusters::Refused;
-
-/// The letters and digits of which Kubernetes makes hashes and random endings: no vowels, nothing that is easily misread.
-const SAFE: &str = "[bcdfghjklmnpqrstvwxz2456789]";
-/// The longest stem of a generated name; what is longer is cut before the random ending.
-const STEM: usize = 58;
 
 /// A pattern in the syntax of RE2, as Prometheus matches it: against the whole value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,47 +26,22 @@ impl Pattern {
     }
 
     /// The names that the controllers give to a workload's pods, those of the past included.
+    /// The same rule as [`WorkloadId::names_pod`].
     pub(super) fn pods_of(id: &WorkloadId) -> Self {
         let name = Self::literal(&id.name).0;
+        let safe = format!("[{GENERATED_LETTERS}]");
         Self(match id.kind {
-            Kind::Deployment if id.name.len() + 12 <= STEM => {
-                format!("{name}-{SAFE}{{1,10}}-{SAFE}{{5}}")
+            Kind::Deployment if id.name.len() + 12 <= GENERATED_STEM => {
+                format!("{name}-{safe}{{1,10}}-{safe}{{5}}")
             }
             // Name, hash and dashes are cut together, so that only the beginning is certain.
             Kind::Deployment => {
-                let stem: String = id.name.chars().take(STEM).collect();
-                format!("{}[-a-z0-9]{{0,12}}{SAFE}{{5}}", Self::literal(&stem).0)
+                let stem: String = id.name.chars().take(GENERATED_STEM).collect();
+                format!("{}[-a-z0-9]{{0,12}}{safe}{{5}}", Self::literal(&stem).0)
             }
             Kind::StatefulSet => format!("{name}-[0-9]+"),
-            Kind::DaemonSet => format!("{name}-{SAFE}{{5}}"),
+            Kind::DaemonSet => format!("{name}-{safe}{{5}}"),
         })
-    }
-}
-
-/// Whether a pod of this name can be one of the workload's; the same rule as [`Pattern::pods_of`].
-pub(super) fn names_pod_of(id: &WorkloadId, pod: &str) -> bool {
-    let safe = |text: &str| {
-        text.bytes()
-            .all(|b| b"bcdfghjklmnpqrstvwxz2456789".contains(&b))
-    };
-    if id.kind == Kind::Deployment && id.name.len() + 12 > STEM {
-        let stem: String = id.name.chars().take(STEM).collect();
-        return pod
-            .strip_prefix(&stem)
-            .is_some_and(|rest| (5..=17).contains(&rest.len()));
-    }
-    let Some(rest) = pod
-        .strip_prefix(&id.name)
-        .and_then(|rest| rest.strip_prefix('-'))
-    else {
-        return false;
-    };
-    match id.kind {
-        Kind::Deployment => rest.split_once('-').is_some_and(|(hash, tail)| {
-            (1..=10).contains(&hash.len()) && tail.len() == 5 && safe(hash) && safe(tail)
-        }),
-        Kind::StatefulSet => !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()),
-        Kind::DaemonSet => rest.len() == 5 && safe(rest),
     }
 }
 
@@ -287,15 +257,15 @@ mod tests {
             ("trace-x7k2p", false),
             ("trace-0", false),
         ] {
-            assert_eq!(names_pod_of(&trace, pod), yes, "{pod}");
+            assert_eq!(trace.names_pod(pod), yes, "{pod}");
         }
-        assert!(names_pod_of(&id(Kind::StatefulSet, "db"), "db-10"));
-        assert!(!names_pod_of(&id(Kind::StatefulSet, "db"), "db-x"));
-        assert!(!names_pod_of(&id(Kind::StatefulSet, "db"), "db-"));
-        assert!(names_pod_of(&id(Kind::DaemonSet, "agent"), "agent-x7k2p"));
+        assert!(id(Kind::StatefulSet, "db").names_pod("db-10"));
+        assert!(!id(Kind::StatefulSet, "db").names_pod("db-x"));
+        assert!(!id(Kind::StatefulSet, "db").names_pod("db-"));
+        assert!(id(Kind::DaemonSet, "agent").names_pod("agent-x7k2p"));
         let long = "a".repeat(60);
         let cut = format!("{}bcdfg", "a".repeat(58));
-        assert!(names_pod_of(&id(Kind::Deployment, &long), &cut));
+        assert!(id(Kind::Deployment, &long).names_pod(&cut));
     }
 
     #[test]
