@@ -213,6 +213,8 @@ fn position() -> Position {
         unreachable_since: None,
         sizes: BTreeMap::new(),
         frozen: BTreeMap::new(),
+        evidence: BTreeMap::new(),
+        learned: BTreeMap::new(),
     };
     Position {
         version: 1,
@@ -220,6 +222,7 @@ fn position() -> Position {
         wave: 0,
         regions: BTreeMap::from([(Region::new("ore"), state)]),
         control: BTreeMap::new(),
+        learned: BTreeMap::new(),
         undo: None,
         held: None,
         ending: None,

@@ -108,6 +108,7 @@ fn report(world: &World, attempt: &Attempt, stepped: Stepped) -> Decision {
         actions,
         events,
         findings,
+        looks,
         wake_at,
     } = stepped;
     let subject = Subject {
@@ -139,6 +140,7 @@ fn report(world: &World, attempt: &Attempt, stepped: Stepped) -> Decision {
         actions,
         events,
         findings,
+        looks,
         wake_at,
     }
 }
@@ -162,6 +164,7 @@ fn quiet(world: &World, summary: &str) -> Decision {
         actions: Vec::new(),
         events: refusals(world),
         findings,
+        looks: Vec::new(),
         wake_at,
     }
 }

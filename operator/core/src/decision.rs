@@ -1,6 +1,7 @@
 //! What a pass decided, as data: the state to commit, the acts that follow it, what people are told, when to look again.
 //! Never carries out anything.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::Timestamp;
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::inject::Injection;
+use crate::judge::{Code, Look, Numbers};
 use crate::names::{Region, WorkloadId, words};
 use crate::plan::Plan;
 use crate::rollout::Position;
@@ -158,8 +160,44 @@ pub struct Decision {
     pub events: Vec<Event>,
     /// What is being waited for.
     pub findings: Vec<Finding>,
+    /// What the judge said in this pass, for telemetry.
+    pub looks: Vec<Judged>,
     /// When to look again at the latest.
     pub wake_at: Timestamp,
+}
+
+/// The numbers of one look of the judge.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Judged {
+    /// The region.
+    pub region: Region,
+    /// The workload.
+    pub workload: WorkloadId,
+    /// Per metric, the ratio first.
+    pub numbers: Vec<Numbers>,
+    /// Blocks accepted since the change.
+    pub accepted: usize,
+    /// Blocks refused since the change, by the first reason.
+    pub refused: BTreeMap<Code, usize>,
+    /// RSS ÷ cache of the region.
+    pub ratio: Option<f64>,
+    /// RSS ÷ cache of the control.
+    pub control_ratio: Option<f64>,
+}
+
+impl Judged {
+    /// Of one look.
+    pub fn of(region: &Region, workload: &WorkloadId, look: &Look) -> Self {
+        Self {
+            region: region.clone(),
+            workload: workload.clone(),
+            numbers: look.numbers.clone(),
+            accepted: look.accepted,
+            refused: look.refused.clone(),
+            ratio: look.ratio_canary,
+            control_ratio: look.ratio_control,
+        }
+    }
 }
 
 /// A status to commit by compare-and-swap.

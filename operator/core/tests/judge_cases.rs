@@ -7,6 +7,7 @@ mod good;
 mod world;
 
 use good::{good, judge, said};
+use heapfleet_core::judge::constants::EVIDENCE_BYTES;
 use heapfleet_core::judge::{
     Assumption, Capacity, Change, Code, ControlRestart, ControlRuns, Guardrail, GuardrailKind,
     Identity, LookInput, Seen, Series, Settings, Verdict, agrees, look, restore, store,
@@ -367,14 +368,15 @@ fn stored_evidence_is_never_trusted() {
     let (_, settings, input) = good();
     let seen = judge(&settings, &input);
     let frozen = seen.frozen.clone().unwrap();
-    let stored = store(&frozen, &seen.evidence).unwrap();
+    let stored = store(&frozen, &seen.evidence, EVIDENCE_BYTES).unwrap();
     assert!(stored.frozen.len() + stored.evidence.len() < 4096);
     for cut in 0..stored.evidence.len() {
         let mut broken = stored.clone();
         broken.evidence.truncate(cut);
         if let Ok((_, evidence)) = restore(&broken) {
             assert!(
-                evidence.len() < seen.evidence.len() || agrees(&evidence, &seen.evidence).is_ok()
+                evidence.len() < seen.evidence.len()
+                    || agrees(&evidence, &seen.evidence, 2).is_ok()
             );
         }
         let mut broken = stored.clone();
@@ -387,10 +389,10 @@ fn stored_evidence_is_never_trusted() {
     // Final verdicts that rest on statistics are held when the evidence differs; hard limits are not.
     let mut wrong = seen.evidence.clone();
     wrong[0].d[0] += 0.5;
-    let held = seen.clone().confirmed(&wrong);
+    let held = seen.clone().confirmed(&wrong, 2);
     assert_eq!(said(&held), "InsufficientData(EvidenceMismatch:ratio)");
     assert_eq!(
-        said(&seen.clone().confirmed(&seen.evidence)),
+        said(&seen.clone().confirmed(&seen.evidence, 2)),
         "Pass(NonInferior)"
     );
     // A frozen baseline of another version is fitted anew; an absorbing Fail in it stays.

@@ -12,6 +12,7 @@
 #[path = "judge/world.rs"]
 mod world;
 
+use heapfleet_core::judge::constants::EVIDENCE_BYTES;
 use heapfleet_core::judge::{Capacity, Identity, Look, LookInput, Settings, Verdict, look};
 use proptest::prelude::*;
 use world::{BLOCK, Chance, World, all_series, map, pods, scale_canary};
@@ -176,12 +177,12 @@ proptest! {
         let (settings, input) = (world.settings(), world.input());
         let seen = judge(&settings, &input);
         let frozen = seen.frozen.clone().unwrap();
-        let stored = heapfleet_core::judge::store(&frozen, &seen.evidence).unwrap();
+        let stored = heapfleet_core::judge::store(&frozen, &seen.evidence, EVIDENCE_BYTES).unwrap();
         prop_assert!(stored.frozen.len() + stored.evidence.len() <= 16 * 1024);
         let (back, evidence) = heapfleet_core::judge::restore(&stored).unwrap();
         prop_assert_eq!(&back, &frozen);
         prop_assert_eq!(&evidence, &seen.evidence);
-        prop_assert!(heapfleet_core::judge::agrees(&evidence, &seen.evidence).is_ok());
+        prop_assert!(heapfleet_core::judge::agrees(&evidence, &seen.evidence, 2).is_ok());
         for rule in heapfleet_core::judge::rule::rules(&settings, back.sigma0) {
             let Some(kept) = evidence.iter().find(|e| e.metric == rule.name) else { continue };
             let weighed = kept.weigh(&rule, &back, settings.min_gain).unwrap();
@@ -198,7 +199,7 @@ proptest! {
         if evidence[0].d.len() > 3 {
             let mut wrong = evidence;
             wrong[0].d[0] += 0.001;
-            prop_assert!(heapfleet_core::judge::agrees(&wrong, &seen.evidence).is_err());
+            prop_assert!(heapfleet_core::judge::agrees(&wrong, &seen.evidence, 2).is_err());
         }
     }
 

@@ -573,6 +573,7 @@ fn decision() -> Decision {
         actions: Vec::new(),
         events: Vec::new(),
         findings: Vec::new(),
+        looks: Vec::new(),
         wake_at: Timestamp::UNIX_EPOCH,
     }
 }

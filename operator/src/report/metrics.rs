@@ -13,6 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use super::judged::JudgeMetrics;
 use crate::receipt::Receipt;
 
 /// Buckets of the duration of a pass, seconds: a pass reads some clusters, each with a deadline of seconds.
@@ -120,6 +121,8 @@ pub struct Metrics {
     events_failed: Counter,
     seconds: Histogram,
     shown: Mutex<BTreeMap<PolicyKey, Shown>>,
+    /// What the judge said last.
+    pub(super) judge: JudgeMetrics,
 }
 
 impl Default for Metrics {
@@ -143,6 +146,7 @@ impl Metrics {
             events_failed: Counter::default(),
             seconds: Histogram::new(PASS_SECONDS),
             shown: Mutex::default(),
+            judge: JudgeMetrics::default(),
         };
         metrics.register();
         metrics
@@ -196,6 +200,7 @@ impl Metrics {
             Unit::Seconds,
             self.seconds.clone(),
         );
+        registry.register_collector(Box::new(self.judge.clone()));
     }
 
     /// All numbers in the OpenMetrics text form.
@@ -302,6 +307,7 @@ impl Metrics {
 
     /// Forgets a policy that is gone.
     pub fn forget_policy(&self, key: &PolicyKey) {
+        self.judge.forget(key);
         if let Some(Shown {
             info: Some(labels), ..
         }) = self.shown().remove(key)

@@ -2,6 +2,7 @@
 //! writes state; a failure here changes nothing but a counter.
 
 mod events;
+mod judged;
 mod log;
 mod metrics;
 #[cfg(test)]
@@ -122,6 +123,7 @@ fn count(metrics: &Metrics, pass: &Pass<'_>) {
             control: row.control_ratio.parse().ok(),
         });
     metrics.policy(pass.key, pass.class, &report.phase, ratios);
+    metrics.judge.tell(pass.key, pass.decision);
     let Some(commit) = pass.decision.commit.as_ref().filter(|_| pass.committed) else {
         return;
     };

@@ -17,6 +17,7 @@ fn decision() -> Decision {
         },
         actions: Vec::new(),
         events: Vec::new(),
+        looks: Vec::new(),
         findings: vec![Finding {
             region: Some(Region::new("ore")),
             reason: Reason::WorkloadsPending,

@@ -2,11 +2,12 @@
 //! gives values; never reads a clock, a cluster or the environment.
 
 mod attempt;
+mod evidence;
 mod freeze;
 mod region;
 mod status;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod thaw;
 mod values;
 

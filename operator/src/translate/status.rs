@@ -189,7 +189,12 @@ fn region_row(row: &RegionRow) -> crds::RegionRow {
             .take(8)
             .map(|text| clip(text, 128))
             .collect(),
-        diagnosis: Vec::new(),
+        diagnosis: row
+            .diagnosis
+            .iter()
+            .take(8)
+            .map(|text| clip(text, 64))
+            .collect(),
         queries: Vec::new(),
     }
 }

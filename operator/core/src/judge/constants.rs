@@ -165,6 +165,9 @@ pub const FROZEN_VERSION: u32 = 1;
 pub const EVIDENCE_TOLERANCE: f64 = 1e-6;
 /// Blocks that may still change: late scrapes (§3.8).
 pub const EVIDENCE_YOUNG: usize = 2;
+/// And how long they may at least, seconds, where blocks are short: three times the longest scrape that a Prometheus waits
+/// for by default.
+pub const EVIDENCE_YOUNG_S: f64 = 30.0;
 /// Pods' centres over all metrics beyond which arms are compared instead of pods, so that the frozen baseline stays
 /// small.
 pub const MOST_CENTRES: usize = 600;

@@ -36,6 +36,8 @@ pub struct ArmFacts {
     pub population_changed: bool,
     /// The one version of its pods; `None` when unknown or mixed.
     pub version: Option<String>,
+    /// All of its pods are gone, and nobody knows their version any more: it contradicts nothing.
+    pub gone: bool,
     /// Enough pods prove their allocator.
     pub verified: bool,
     /// Enough caches are full.
@@ -94,8 +96,9 @@ impl Churn {
 pub fn closed(facts: &Facts) -> Vec<Code> {
     let arms = || std::iter::once(&facts.canary).chain(&facts.controls);
     let any = |shut: &dyn Fn(&ArmFacts) -> bool| arms().any(shut);
-    let version = facts.canary.version.as_ref();
-    let mixed = version.is_none() || arms().any(|a| a.version.as_ref() != version);
+    let mut versions = arms().filter(|a| !a.gone).map(|a| a.version.as_ref());
+    let version = versions.next();
+    let mixed = version.is_some_and(|v| v.is_none() || versions.any(|o| o != v));
     let load = facts
         .load
         .is_some_and(|l| (1.0 / k::LOAD..=k::LOAD).contains(&l));

@@ -99,7 +99,10 @@ impl<'a> ArmView<'a> {
             .filter_map(|t| t.cell(block).map(|c| (t, c)))
             .collect();
         let count = |holds: &dyn Fn(&Cell) -> bool| cells.iter().filter(|(_, c)| holds(c)).count();
-        let mut versions = cells.iter().map(|(t, _)| t.version.as_ref());
+        // What is said of a block must not change when its pods are gone: they are not asked for a version any more.
+        let known = || cells.iter().filter(|(t, _)| !t.gone);
+        let gone = !cells.is_empty() && known().next().is_none();
+        let mut versions = known().map(|(t, _)| t.version.as_ref());
         let version = versions
             .next()
             .flatten()
@@ -123,6 +126,7 @@ impl<'a> ArmView<'a> {
                 .and_then(|i| self.changed.get(i).copied())
                 .unwrap_or(false),
             version: version.cloned(),
+            gone,
             verified,
             full,
             evicting,

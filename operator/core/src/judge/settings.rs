@@ -237,6 +237,12 @@ impl Settings {
         look_back.max((k::STUCK_SCRAPES + 1.0) * self.scrape_seconds)
     }
 
+    /// The youngest blocks, which may still change (§3.8).
+    pub fn young(&self) -> usize {
+        let blocks = super::num::ceil(k::EVIDENCE_YOUNG_S / self.block_seconds);
+        blocks.max(k::EVIDENCE_YOUNG)
+    }
+
     /// The minimum bake in force: doubled where evictions are not declared (reading 1).
     pub fn min_bake(&self) -> u32 {
         if self.declared.evictions {

@@ -12,7 +12,7 @@ use flate2::write::DeflateEncoder;
 use serde::{Deserialize, Serialize};
 
 use super::carried::Frozen;
-use super::constants::{EVIDENCE_BYTES, EVIDENCE_TOLERANCE, EVIDENCE_YOUNG, FROZEN_VERSION};
+use super::constants::{EVIDENCE_BYTES, EVIDENCE_TOLERANCE, FROZEN_VERSION};
 use super::noise;
 use super::num;
 use super::outcome::{Code, Look, Reason, Verdict};
@@ -220,12 +220,16 @@ fn read_metric(bytes: &mut &[u8]) -> Result<MetricEvidence, StoredError> {
     })
 }
 
-/// Folds what is to be kept. Where all of it would be too large, the last metrics' differences are left out: they are
-/// recomputed anyway before any final verdict.
-pub fn store(frozen: &Frozen, evidence: &[MetricEvidence]) -> Result<Stored, StoredError> {
+/// Folds what is to be kept into at most `bytes` of text. Where all of it would be too large, the last metrics' differences
+/// are left out: they are recomputed anyway before any final verdict.
+pub fn store(
+    frozen: &Frozen,
+    evidence: &[MetricEvidence],
+    bytes: usize,
+) -> Result<Stored, StoredError> {
     let text = serde_json::to_vec(frozen).map_err(|_| StoredError::Unreadable("not finite"))?;
     let frozen = fold(&text).ok_or(StoredError::Unreadable("cannot be folded"))?;
-    let room = EVIDENCE_BYTES
+    let room = bytes
         .checked_sub(frozen.len())
         .ok_or(StoredError::TooLarge(frozen.len()))?;
     for kept in (0..=evidence.len()).rev() {
@@ -261,10 +265,15 @@ pub fn restore(stored: &Stored) -> Result<(Frozen, Vec<MetricEvidence>), StoredE
     Ok((frozen, out))
 }
 
-/// Does the stored evidence equal the recomputed one? The youngest two stored blocks may still have changed (§3.8).
-pub fn agrees(stored: &[MetricEvidence], recomputed: &[MetricEvidence]) -> Result<(), StoredError> {
+/// Does the stored evidence equal the recomputed one? The youngest stored blocks may still have changed
+/// ([`super::Settings::young`]).
+pub fn agrees(
+    stored: &[MetricEvidence],
+    recomputed: &[MetricEvidence],
+    young: usize,
+) -> Result<(), StoredError> {
     for old in stored {
-        let settled = old.columns.len().saturating_sub(EVIDENCE_YOUNG);
+        let settled = old.columns.len().saturating_sub(young);
         let now = recomputed.iter().find(|n| n.metric == old.metric);
         for (block, d) in old.columns.iter().zip(&old.d).take(settled) {
             let same = now
@@ -298,12 +307,12 @@ impl Look {
     /// The look if the stored evidence agrees with it. A final verdict that rests on statistics is held where it does
     /// not (reading 14): that is an alarm, and a person decides.
     #[must_use]
-    pub fn confirmed(mut self, stored: &[MetricEvidence]) -> Self {
+    pub fn confirmed(mut self, stored: &[MetricEvidence], young: usize) -> Self {
         let statistical = matches!(self.reason.code, Code::NonInferior | Code::Regression);
         if !(self.is_final && statistical) {
             return self;
         }
-        if let Err(error) = agrees(stored, &self.evidence) {
+        if let Err(error) = agrees(stored, &self.evidence, young) {
             let about = if let StoredError::Mismatch { metric, .. } = error {
                 Some(metric)
             } else {

@@ -127,8 +127,10 @@ pub struct Demands {
 pub struct Track {
     /// The pod's name.
     pub name: String,
-    /// Its version.
+    /// Its version; `None`: unknown.
     pub version: Option<String>,
+    /// It is gone, so that nobody knows its version any more.
+    pub gone: bool,
     /// Blocks with at least one clean sample, ascending.
     pub cells: Vec<Cell>,
     /// Start of its last process, seconds.
@@ -209,6 +211,7 @@ pub fn track(pod: &Pod, grid: Grid, window: Window, demands: &Demands) -> Track 
     Track {
         name: pod.name.clone(),
         version: pod.version.clone(),
+        gone: !pod.exists && pod.version.is_none(),
         cells,
         started: starts.last().map(|s| num::real_signed(*s) / 1000.0),
     }

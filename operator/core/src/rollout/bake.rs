@@ -3,19 +3,16 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::arms::{ArmView, arm};
 use super::needs::controls;
-use super::position::{LookSummary, RegionState, Stage, WorkStage, WorkState};
+use super::position::{Learned, LookSummary, Stage, WorkStage};
 use super::region::{f64_seconds, proofs};
 use super::step::Step;
-use super::workload::current_pods;
-use crate::decision::Reason;
-use crate::judge::{
-    self, Arm, Capacity, Change, Code, ControlRestart, ControlRuns, GuardrailKind, GuardrailSeries,
-    LookInput, Proof, Seen, Verdict,
-};
+use crate::decision::{Judged, Reason};
+use crate::judge::{self, Change, Code, ControlRestart, ControlRuns, LookInput, Verdict};
 use crate::names::{Kind, Region, WorkloadId};
 use crate::plan::Wave;
-use crate::world::{ClusterView, Metrics, PodSeries, SeriesId, Workload, exposure_of};
+use crate::world::{ClusterView, Metrics};
 
 /// Changes of an arm's size that are remembered in one bake; the oldest go first.
 const SIZES: usize = 64;
@@ -25,7 +22,7 @@ pub(super) fn baseline(s: &mut Step<'_>, wave: &Wave, region: &Region, cluster: 
     let Some(looks) = looks(s, wave, region, cluster, None) else {
         return;
     };
-    summarise(s, region, &looks, (0, 0));
+    summarise(s, wave, region, &looks, (0, 0));
     let open = looks.iter().find(|(_, look)| look.frozen.is_none());
     if let Some((id, look)) = open {
         let message = format!(
@@ -61,7 +58,7 @@ pub(super) fn look(s: &mut Step<'_>, wave: &Wave, region: &Region, cluster: &Clu
     let Some(state) = s.next.regions.get(region) else {
         return;
     };
-    let (Some(began), Some(ended)) = (state.changed_at, state.bake_started) else {
+    let Some(change) = change(state.changed_at, state.bake_started) else {
         return;
     };
     if let Some(due) = state
@@ -74,10 +71,6 @@ pub(super) fn look(s: &mut Step<'_>, wave: &Wave, region: &Region, cluster: &Clu
         s.wake_soon();
         return;
     }
-    let change = Change {
-        began: f64_seconds(began),
-        ended: f64_seconds(ended),
-    };
     let Some(looks) = looks(s, wave, region, cluster, Some(change)) else {
         return;
     };
@@ -85,15 +78,9 @@ pub(super) fn look(s: &mut Step<'_>, wave: &Wave, region: &Region, cluster: &Clu
         let seen = proofs(s, region, cluster, metrics);
         (seen.proven, seen.pods)
     });
-    summarise(s, region, &looks, proven);
+    summarise(s, wave, region, &looks, proven);
+    keep(s, region, &looks);
     let verdict = Verdict::join_all(looks.iter().map(|(_, look)| look.verdict));
-    if let Some(state) = s.state(region) {
-        for (id, look) in &looks {
-            if let Some(frozen) = &look.frozen {
-                state.frozen.insert(id.clone(), frozen.clone());
-            }
-        }
-    }
     let Some((id, worst)) = looks.iter().find(|(_, look)| look.verdict == verdict) else {
         return;
     };
@@ -101,7 +88,7 @@ pub(super) fn look(s: &mut Step<'_>, wave: &Wave, region: &Region, cluster: &Clu
     match verdict {
         Verdict::Pass => {
             s.event(false, "CanaryPassed", Some(region), sentence);
-            s.enter(region, Stage::Passed);
+            passed(s, region, &looks);
         }
         Verdict::Fail => s.regress(region, fail_reason(worst.reason.code), sentence),
         Verdict::Inconclusive | Verdict::InsufficientData => {
@@ -134,7 +121,49 @@ pub(super) fn look(s: &mut Step<'_>, wave: &Wave, region: &Region, cluster: &Clu
     }
 }
 
-fn fail_reason(code: Code) -> Reason {
+/// The change of a region as the judge is told of it.
+pub(super) fn change(began: Option<Timestamp>, ended: Option<Timestamp>) -> Option<Change> {
+    Some(Change {
+        began: f64_seconds(began?),
+        ended: f64_seconds(ended?),
+    })
+}
+
+/// Keeps what was frozen and the evidence of a look. Evidence that contradicts the stored one does not replace it: the
+/// final verdict will not be confirmed then.
+fn keep(s: &mut Step<'_>, region: &Region, looks: &[(WorkloadId, judge::Look)]) {
+    let young = s.plan.judge.young();
+    let Some(state) = s.state(region) else { return };
+    for (id, look) in looks {
+        if let Some(frozen) = &look.frozen {
+            state.frozen.insert(id.clone(), frozen.clone());
+        }
+        let stored = state.evidence.get(id).map_or(&[][..], Vec::as_slice);
+        if judge::agrees(stored, &look.evidence, young).is_ok() {
+            state.evidence.insert(id.clone(), look.evidence.clone());
+        }
+    }
+}
+
+/// A region passed: what its restarts taught goes to the regions that follow; its evidence is not needed any more.
+fn passed(s: &mut Step<'_>, region: &Region, looks: &[(WorkloadId, judge::Look)]) {
+    let first = s.plan.judge.restart_noise_weight;
+    for (id, look) in looks {
+        let Some((sigma, freedom)) = look.learned else {
+            continue;
+        };
+        let known = s.next.learned.get(id).map_or(first, |known| known.weight);
+        let weight = (known + freedom).min(judge::constants::NU0_MOST);
+        s.next.learned.insert(id.clone(), Learned { sigma, weight });
+    }
+    if let Some(state) = s.state(region) {
+        state.evidence.clear();
+    }
+    s.enter(region, Stage::Passed);
+}
+
+/// The reason of a rollout for a reason of the judge.
+pub(super) fn fail_reason(code: Code) -> Reason {
     if code == Code::AllocatorNotActive {
         Reason::AllocatorNotActive
     } else if code == Code::HardLimit {
@@ -145,7 +174,7 @@ fn fail_reason(code: Code) -> Reason {
 }
 
 /// A look per judged workload; `None` when something cannot be seen, which was said.
-fn looks(
+pub(super) fn looks(
     s: &mut Step<'_>,
     wave: &Wave,
     region: &Region,
@@ -176,58 +205,107 @@ fn looks(
         })
         .map(|(id, _)| id.clone())
         .collect();
-    let settings = settings(s, wave, judged.len(), against.converted);
+    let scene = Scene {
+        region,
+        arms: &arms_seen,
+        converted: against.converted,
+        settings: settings(s, region, wave, judged.len(), against.converted),
+    };
     let mut out = Vec::new();
     for id in judged {
         remember_sizes(s, region, &id, &arms_seen);
         let state = s.next.regions.get(region)?;
-        let work = state.workloads.get(&id)?;
-        let mut arms = arms_seen
-            .iter()
-            .enumerate()
-            .map(|(i, (name, cluster, metrics))| {
-                let restarted =
-                    i == 0 || (s.next.wave == 0 && s.plan.restart_control && !against.converted);
-                let runs_target = if i == 0 {
-                    change.is_some()
-                } else {
-                    against.converted
-                };
-                arm(
-                    s,
-                    &ArmView {
-                        name,
-                        cluster,
-                        metrics,
-                        id: &id,
-                        work,
-                        state,
-                        change,
-                        restarted,
-                        runs_target,
-                    },
-                )
-            });
-        let canary = arms.next()?;
-        let input = LookInput {
-            now: f64_seconds(s.now()),
-            change,
-            canary,
-            controls: arms.collect(),
-        };
-        let settings = judge::Settings {
+        let mut settings = judge::Settings {
             identity: identity(id.kind),
-            ..settings.clone()
+            ..scene.settings.clone()
         };
-        let frozen = change.and_then(|_| state.frozen.get(&id));
-        let look = judge::look(&settings, frozen, &input);
+        if let Some(learned) = state.learned.get(&id) {
+            settings.restart_noise = Some(learned.sigma);
+            settings.restart_noise_weight = learned.weight;
+        }
+        let frozen = match change {
+            None => None,
+            Some(change) => match state.frozen.get(&id) {
+                Some(frozen) => Some(frozen.clone()),
+                // Lost, or of another version: it is had again from the time before the change.
+                None => scene
+                    .input(s, &id, None, change.began)
+                    .and_then(|input| judge::look(&settings, None, &input).frozen),
+            },
+        };
+        let input = scene.input(s, &id, change, f64_seconds(s.now()))?;
+        let stored = state.evidence.get(&id).map_or(&[][..], Vec::as_slice);
+        let look = judge::look(&settings, frozen.as_ref(), &input);
+        let look = look.confirmed(stored, settings.young());
+        s.looks.push(Judged::of(region, &id, &look));
         out.push((id, look));
     }
     Some(out)
 }
 
+/// What the looks at one region's workloads share.
+struct Scene<'a> {
+    region: &'a Region,
+    /// The region first, then its control.
+    arms: &'a [Seeing<'a>],
+    converted: bool,
+    settings: judge::Settings,
+}
+
+impl Scene<'_> {
+    /// What the judge is told of one workload.
+    fn input(
+        &self,
+        s: &Step<'_>,
+        id: &WorkloadId,
+        change: Option<Change>,
+        now: f64,
+    ) -> Option<LookInput> {
+        let state = s.next.regions.get(self.region)?;
+        let work = state.workloads.get(id)?;
+        let restarted = is_canary(s, self.region) && s.plan.restart_control && !self.converted;
+        let arms = self.arms.iter().enumerate();
+        let mut arms = arms.map(|(i, (name, cluster, metrics))| {
+            let view = ArmView {
+                name,
+                cluster,
+                metrics,
+                id,
+                work,
+                state,
+                change,
+                restarted: i == 0 || restarted,
+                runs_target: if i == 0 {
+                    change.is_some()
+                } else {
+                    self.converted
+                },
+            };
+            arm(s, &view)
+        });
+        Some(LookInput {
+            now,
+            change,
+            canary: arms.next()?,
+            controls: arms.collect(),
+        })
+    }
+}
+
+/// Whether a region is of wave 0, whose control is restarted together with it.
+fn is_canary(s: &Step<'_>, region: &Region) -> bool {
+    let first = s.plan.waves.first();
+    first.is_some_and(|wave| wave.regions.contains(region))
+}
+
 /// What this region's judge is asked for.
-fn settings(s: &Step<'_>, wave: &Wave, judged: usize, converted: bool) -> judge::Settings {
+fn settings(
+    s: &Step<'_>,
+    region: &Region,
+    wave: &Wave,
+    judged: usize,
+    converted: bool,
+) -> judge::Settings {
     let mut settings = s.plan.judge.clone();
     settings.min_bake_blocks = wave.bake_blocks;
     settings.workloads = u32::try_from(judged).unwrap_or(u32::MAX).max(1);
@@ -236,7 +314,7 @@ fn settings(s: &Step<'_>, wave: &Wave, judged: usize, converted: bool) -> judge:
     } else {
         ControlRuns::Source
     };
-    if s.next.wave > 0 || !s.plan.restart_control {
+    if !is_canary(s, region) || !s.plan.restart_control {
         // The control was restarted with the canary, not with this region.
         settings.control_restart = ControlRestart::None;
     }
@@ -279,183 +357,15 @@ fn remember_sizes(s: &mut Step<'_>, region: &Region, id: &WorkloadId, arms: &[Se
     }
 }
 
-fn size_key(region: &Region, id: &WorkloadId) -> String {
+/// Under which an arm's size is remembered.
+pub(super) fn size_key(region: &Region, id: &WorkloadId) -> String {
     format!("{region}/{id}")
 }
 
-/// One arm to be told to the judge.
-struct ArmView<'a> {
-    name: &'a Region,
-    cluster: &'a ClusterView,
-    metrics: &'a Metrics,
-    id: &'a WorkloadId,
-    work: &'a WorkState,
-    state: &'a RegionState,
-    change: Option<Change>,
-    restarted: bool,
-    /// Whether the arm's pods run the target now: the canary after the change, a control that is converted.
-    runs_target: bool,
-}
-
-fn arm(s: &Step<'_>, view: &ArmView<'_>) -> Arm {
-    let workload = view.cluster.workloads.get(view.id);
-    let current: Vec<&str> = workload
-        .map(|workload| {
-            current_pods(workload)
-                .into_iter()
-                .map(|pod| pod.name.as_str())
-                .collect()
-        })
-        .unwrap_or_default();
-    let mut names: Vec<&String> = view
-        .metrics
-        .pods
-        .keys()
-        .filter(|name| view.id.names_pod(name))
-        .collect();
-    let silent = workload
-        .into_iter()
-        .flat_map(|workload| &workload.pods)
-        .map(|pod| &pod.name);
-    names.extend(silent.filter(|name| !view.metrics.pods.contains_key(*name)));
-    let empty = PodSeries::default();
-    let pods = names.into_iter().filter_map(|name| {
-        let series = view.metrics.pods.get(name).unwrap_or(&empty);
-        let exists = current.contains(&name.as_str());
-        // After the change, pods of the time before it are not the arm any more.
-        let old = view.restarted
-            && view
-                .change
-                .is_some_and(|change| series.starts.iter().all(|start| *start < change.began));
-        let told = pod(s, view, workload, name, series, exists);
-        (exists || !(old || foreign(view, &told.allocator.seen))).then_some(told)
-    });
-    let expected = view
-        .change
-        .and_then(|_| view.state.sizes.get(&size_key(view.name, view.id)));
-    Arm {
-        region: view.name.to_string(),
-        expected: expected
-            .map(|sizes| {
-                sizes
-                    .iter()
-                    .map(|(at, size)| (f64_seconds(*at), *size))
-                    .collect()
-            })
-            .unwrap_or_default(),
-        pods: pods.collect(),
-        ..Arm::default()
-    }
-}
-
-/// Whether a pod that is gone ran another allocator than its arm does: one of an earlier attempt, which is no baseline.
-fn foreign(view: &ArmView<'_>, seen: &Seen) -> bool {
-    match seen {
-        Seen::Unknown => false,
-        Seen::Source => view.runs_target,
-        Seen::Target => !view.runs_target,
-        Seen::Other(_) => true,
-    }
-}
-
-fn pod(
-    s: &Step<'_>,
-    view: &ArmView<'_>,
-    workload: Option<&Workload>,
-    name: &str,
-    series: &PodSeries,
-    exists: bool,
-) -> judge::Pod {
-    let listed = workload.and_then(|workload| workload.pods.iter().find(|pod| pod.name == name));
-    let container = &view.work.container;
-    let of =
-        |id: &SeriesId| judge::Series::from(series.series.get(id).cloned().unwrap_or_default());
-    let capacity = match (
-        s.plan.fixed_capacity,
-        series.series.get(&SeriesId::Capacity),
-    ) {
-        (Some(bytes), _) => Capacity::Fixed(bytes),
-        (None, Some(samples)) => Capacity::Series(samples.clone().into()),
-        (None, None) => Capacity::Unknown,
-    };
-    let guardrails = s.plan.judge.guardrails.iter().filter_map(|guardrail| {
-        let of = |name: &str| {
-            series
-                .series
-                .get(&SeriesId::Guardrail(name.to_owned()))
-                .cloned()
-        };
-        let samples: judge::Series = of(&guardrail.name)?.into();
-        let told = match guardrail.kind {
-            GuardrailKind::P99 | GuardrailKind::Continuous => GuardrailSeries::Gauge(samples),
-            GuardrailKind::Count => {
-                let exposure = of(&exposure_of(&guardrail.name)).map(judge::Series::from);
-                GuardrailSeries::Count {
-                    events: samples,
-                    exposure,
-                }
-            }
-        };
-        Some((guardrail.name.clone(), told))
-    });
-    judge::Pod {
-        name: name.to_owned(),
-        starts: series.starts.clone(),
-        exists,
-        ready_at: listed.and_then(|pod| pod.ready_since).map(f64_seconds),
-        version: listed.and_then(|pod| pod.images.get(container).cloned()),
-        allocator: allocator(s, series, listed.map(|pod| pod.created)),
-        memory_limit: listed
-            .and_then(|pod| pod.memory_limits.get(container))
-            .map(|limit| real(*limit)),
-        oom_killed: listed.is_some_and(|pod| pod.oom_killed),
-        crash_loop: listed.is_some_and(|pod| pod.crash_loop.is_some()),
-        rss: of(&SeriesId::Rss),
-        cache: of(&SeriesId::Cache),
-        capacity,
-        evictions: of(&SeriesId::Evictions),
-        requests: of(&SeriesId::Requests),
-        guardrails: guardrails.collect(),
-        stats: None,
-    }
-}
-
-/// What the probe says of a pod's process. An allocator never changes in a running process, so the newest word holds
-/// since the process began.
-fn allocator(s: &Step<'_>, series: &PodSeries, created: Option<Timestamp>) -> Proof {
-    let born = series
-        .starts
-        .last()
-        .copied()
-        .or_else(|| created.map(f64_seconds));
-    let newest = series
-        .allocators
-        .iter()
-        .max_by(|(_, a), (_, b)| a.total_cmp(b));
-    let (Some(since), Some((name, _))) = (born, newest) else {
-        return Proof::default();
-    };
-    let seen = if *name == s.plan.allocator.name {
-        Seen::Target
-    } else if name == "glibc" {
-        Seen::Source
-    } else {
-        Seen::Other(name.clone())
-    };
-    Proof { seen, since }
-}
-
-#[expect(
-    clippy::as_conversions,
-    clippy::cast_precision_loss,
-    reason = "bytes below 2^53 are exact"
-)]
-fn real(bytes: u64) -> f64 {
-    bytes as f64
-}
-
-fn summarise(
+/// What people see of the looks at a region: the worst one.
+pub(super) fn summarise(
     s: &mut Step<'_>,
+    wave: &Wave,
     region: &Region,
     looks: &[(WorkloadId, judge::Look)],
     proven: (u32, u32),
@@ -468,13 +378,16 @@ fn summarise(
         .numbers
         .iter()
         .find(|numbers| numbers.metric == "ratio");
-    let blocks_needed = s.next.wave_bake(s.plan);
+    let asked = judge::Settings {
+        min_bake_blocks: wave.bake_blocks,
+        ..s.plan.judge.clone()
+    };
     let summary = LookSummary {
         verdict: look.verdict.to_string(),
         reason: look.reason.to_string(),
         message: format!("{id} in {region}: {}", look.sentence()),
         blocks: u32::try_from(look.accepted).unwrap_or(u32::MAX),
-        blocks_needed,
+        blocks_needed: asked.min_bake(),
         ratio: look.ratio_canary,
         control_ratio: look.ratio_control,
         change: ratio
@@ -485,6 +398,11 @@ fn summarise(
             .assumptions
             .iter()
             .map(|assumption| format!("{assumption:?}"))
+            .collect(),
+        diagnosis: look
+            .diagnosis
+            .iter()
+            .map(|finding| format!("{finding:?}"))
             .collect(),
         next: None,
     };

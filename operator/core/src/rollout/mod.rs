@@ -1,6 +1,7 @@
 //! One attempt as a state machine: which region is in turn, what it waits for, when it is done or undone.
 //! Takes a [`crate::world::World`], gives the next [`Position`] and the acts. Never reads a clock or talks to anybody.
 
+mod arms;
 mod bake;
 mod control;
 mod needs;
@@ -8,11 +9,12 @@ mod position;
 mod region;
 mod step;
 mod undo;
+mod watch;
 mod workload;
 
 pub use needs::needs;
 pub use position::{
-    ControlRestart, Ending, Hold, LookSummary, Outcome, Position, RegionState, Stage, UndoOrder,
-    WorkStage, WorkState,
+    ControlRestart, Ending, Hold, Learned, LookSummary, Outcome, Position, RegionState, Stage,
+    UndoOrder, WorkStage, WorkState,
 };
 pub use step::{Stepped, step};

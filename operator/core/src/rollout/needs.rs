@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::position::{Position, RegionState, Stage, WorkStage};
+use super::watch;
 use crate::names::{Region, WorkloadId};
 use crate::plan::Plan;
 use crate::world::{MetricsNeed, World};
@@ -58,7 +59,10 @@ fn window(now: Timestamp, plan: &Plan, state: &RegionState) -> Option<(Timestamp
             if due.is_some_and(|due| now < due) {
                 return None;
             }
-            Some((before(state.changed_at?, plan.judge.lead()), false))
+            Some((since_change(plan, state)?, false))
+        }
+        Stage::Passed if watch::watched(state) && watch::due(now, state) => {
+            Some((since_change(plan, state)?, false))
         }
         Stage::Injecting
         | Stage::Passed
@@ -68,6 +72,22 @@ fn window(now: Timestamp, plan: &Plan, state: &RegionState) -> Option<(Timestamp
         | Stage::Unverified
         | Stage::Failed => None,
     }
+}
+
+/// From when on a look after the change needs samples: with the baseline where what was frozen is lost, so that it can be
+/// had again.
+fn since_change(plan: &Plan, state: &RegionState) -> Option<Timestamp> {
+    let lost = state.stage == Stage::Baking
+        && state
+            .workloads
+            .iter()
+            .any(|(id, work)| work.stage == WorkStage::Injected && !state.frozen.contains_key(id));
+    let baseline = if lost {
+        plan.judge.baseline_seconds + plan.judge.block_seconds
+    } else {
+        0.0
+    };
+    Some(before(state.changed_at?, plan.judge.lead() + baseline))
 }
 
 /// So many seconds before an instant; what a person asks for in seconds and is out of range is all of the past.

@@ -23,6 +23,9 @@ pub struct Position {
     pub regions: BTreeMap<Region, RegionState>,
     /// The matched restart of the control arm, by control region.
     pub control: BTreeMap<Region, ControlRestart>,
+    /// What the restarts of the regions that passed taught of each workload.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub learned: BTreeMap<WorkloadId, Learned>,
     /// An undo in progress.
     pub undo: Option<UndoOrder>,
     /// A bake that ended without an answer: a person decides.
@@ -54,8 +57,24 @@ pub struct RegionState {
     pub unreachable_since: Option<Timestamp>,
     /// How many pods each arm should have since when, by `region/Kind/name`.
     pub sizes: BTreeMap<String, Vec<(Timestamp, u32)>>,
-    /// What the judge froze at the start of the bake, by workload.
+    /// What the judge froze at the start of the bake, by workload. Kept of a region that passed for as long as it is
+    /// watched.
     pub frozen: BTreeMap<WorkloadId, judge::Frozen>,
+    /// The evidence of the last look, by workload; a final verdict is given only where it is confirmed.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub evidence: BTreeMap<WorkloadId, Vec<judge::MetricEvidence>>,
+    /// What earlier regions had taught when this one began.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub learned: BTreeMap<WorkloadId, Learned>,
+}
+
+/// How much a pod's RSS/cache differs from one restart to the next (judge.md §6).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Learned {
+    /// Standard deviation, log units.
+    pub sigma: f64,
+    /// Its weight in degrees of freedom, at most 40.
+    pub weight: f64,
 }
 
 /// What a region is doing.
@@ -169,15 +188,11 @@ impl Position {
             wave: 0,
             regions: BTreeMap::new(),
             control: BTreeMap::new(),
+            learned: BTreeMap::new(),
             undo: None,
             held: None,
             ending: None,
         }
-    }
-
-    /// The minimum bake of the wave in turn, blocks.
-    pub fn wave_bake(&self, plan: &crate::plan::Plan) -> u32 {
-        plan.waves.get(self.wave).map_or(0, |wave| wave.bake_blocks)
     }
 
     /// Regions whose workloads carry the change, or may, latest first.
@@ -290,6 +305,9 @@ pub struct LookSummary {
     pub proven: (u32, u32),
     /// What was assumed.
     pub assumptions: Vec<String>,
+    /// What the curves look like; explains, never decides.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub diagnosis: Vec<String>,
     /// When the next look at the bake is due; nothing is asked of Prometheus before.
     pub next: Option<Timestamp>,
 }

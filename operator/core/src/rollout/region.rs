@@ -57,6 +57,8 @@ pub(super) fn begin(s: &mut Step<'_>, wave: &Wave, region: &Region) {
         unreachable_since: None,
         sizes: BTreeMap::new(),
         frozen: BTreeMap::new(),
+        evidence: BTreeMap::new(),
+        learned: s.next.learned.clone(),
     };
     s.next.regions.insert(region.clone(), state);
     s.wake_soon();

@@ -4,8 +4,8 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::position::{Ending, Hold, Outcome, Position, RegionState, Stage, UndoOrder};
-use super::{region, undo};
-use crate::decision::{Action, Event, Finding, Reason};
+use super::{region, undo, watch};
+use crate::decision::{Action, Event, Finding, Judged, Reason};
 use crate::names::Region;
 use crate::plan::{Plan, RegressionAction, Scope, Wave};
 use crate::world::{Attempt, ClusterView, Metrics, RegionView, Verb, World};
@@ -26,6 +26,8 @@ pub struct Stepped {
     pub events: Vec<Event>,
     /// What is waited for.
     pub findings: Vec<Finding>,
+    /// What the judge said in this step.
+    pub looks: Vec<Judged>,
     /// When to look again at the latest.
     pub wake_at: Timestamp,
 }
@@ -68,6 +70,8 @@ pub(super) struct Step<'a> {
     pub(super) next: Position,
     /// Acts so far.
     pub(super) actions: Vec<Action>,
+    /// Looks of the judge so far.
+    pub(super) looks: Vec<Judged>,
     events: Vec<Event>,
     findings: Vec<Finding>,
     wake_at: Timestamp,
@@ -86,6 +90,7 @@ impl<'a> Step<'a> {
             plan: &attempt.plan,
             next,
             actions: Vec::new(),
+            looks: Vec::new(),
             events: Vec::new(),
             findings: Vec::new(),
             wake_at: world.now + LONGEST_WAIT,
@@ -304,7 +309,8 @@ impl<'a> Step<'a> {
             return;
         }
         let all = self.next.changed_regions();
-        let wave = self.plan.waves.get(self.next.wave);
+        let mut waves = self.plan.waves.iter();
+        let wave = waves.find(|wave| wave.regions.contains(region));
         let regions = match self.plan.on_regression.scope {
             Scope::Region => vec![region.clone()],
             Scope::Wave => all
@@ -367,6 +373,10 @@ impl<'a> Step<'a> {
             self.next.held = None;
             self.enter(&held.region, Stage::Passed);
         }
+        watch::watch(self);
+        if self.next.undo.is_some() || self.next.ending.is_some() {
+            return;
+        }
         let plan = self.plan;
         let Some(wave) = plan.waves.get(self.next.wave) else {
             self.end(
@@ -428,8 +438,13 @@ impl<'a> Step<'a> {
             .map(String::as_str)
             .collect();
         if !missing.is_empty() {
-            let before = self.before.as_ref();
-            let asked = before.is_some_and(|before| before.regions == self.next.regions);
+            // Asked once: when the wave was not done yet in what stands.
+            let done = |region: &Region| {
+                let before = self.before.as_ref();
+                let state = before.and_then(|before| before.regions.get(region));
+                state.is_some_and(|state| state.stage.settled())
+            };
+            let asked = wave.regions.iter().all(done);
             let message = format!(
                 "Wave {} is done and waits for approval: add the gate {} to spec.approvals.",
                 wave.name,
@@ -464,6 +479,7 @@ impl<'a> Step<'a> {
             actions: self.actions,
             events: self.events,
             findings: self.findings,
+            looks: self.looks,
             wake_at: self.wake_at,
         }
     }

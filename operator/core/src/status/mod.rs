@@ -213,4 +213,6 @@ pub struct RegionRow {
     pub message: String,
     /// What was assumed for want of a series or a proof.
     pub assumptions: Vec<String>,
+    /// What the curves look like.
+    pub diagnosis: Vec<String>,
 }

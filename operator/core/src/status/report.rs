@@ -263,5 +263,6 @@ fn row(subject: &Subject<'_>, wave: &Wave, region: &Region) -> RegionRow {
         reason,
         message,
         assumptions: look.assumptions.clone(),
+        diagnosis: look.diagnosis.clone(),
     }
 }

@@ -31,6 +31,8 @@ pub(crate) struct SimPod {
     pub hash: String,
     pub born: f64,
     pub died: Option<f64>,
+    /// When its process was started again in place.
+    pub restarted: Option<f64>,
     pub allocator: String,
 }
 
@@ -64,6 +66,8 @@ pub(crate) struct Sim {
     pub regions: BTreeMap<Region, SimRegion>,
     /// RSS ÷ cache by allocator.
     pub ratios: BTreeMap<String, f64>,
+    /// By how much a region's pods are worse than that, from an instant on.
+    pub worse: Option<(Region, f64, f64)>,
     pub log: Vec<String>,
     /// Acts that are lost although they were decided: the process was killed after the commit.
     pub lose_acts: bool,
@@ -161,7 +165,7 @@ fn letters(digits: &str) -> String {
     digits.chars().map(letter).collect()
 }
 
-fn seconds(at: Timestamp) -> f64 {
+pub(crate) fn seconds(at: Timestamp) -> f64 {
     at.as_duration().as_secs_f64()
 }
 
@@ -196,6 +200,7 @@ impl Sim {
                 ("jemalloc".to_owned(), 1.5),
                 ("mimalloc".to_owned(), 4.1),
             ]),
+            worse: None,
             log: Vec::new(),
             lose_acts: false,
             deleted: false,
@@ -313,7 +318,7 @@ impl Sim {
                 continue;
             }
             let mut series = PodSeries {
-                starts: vec![pod.born],
+                starts: std::iter::once(pod.born).chain(pod.restarted).collect(),
                 ..PodSeries::default()
             };
             let end = pod.died.unwrap_or(to).min(to);
@@ -321,18 +326,19 @@ impl Sim {
                 series.allocators.insert(pod.allocator.clone(), end);
             }
             if !need.proof_only {
-                self.samples(pod, from.max(pod.born), end, &mut series);
+                self.samples(name, pod, from.max(pod.born), end, &mut series);
             }
             metrics.pods.insert(pod.name.clone(), series);
         }
         Ok(metrics)
     }
 
-    fn samples(&self, pod: &SimPod, from: f64, to: f64, out: &mut PodSeries) {
+    fn samples(&self, region: &Region, pod: &SimPod, from: f64, to: f64, out: &mut PodSeries) {
         let ratio = self.ratios[&pod.allocator];
         let mut t = (from * 4.0).ceil() / 4.0;
         while t <= to {
-            let age = t - pod.born;
+            let began = pod.restarted.filter(|at| *at <= t).unwrap_or(pod.born);
+            let age = t - began;
             let cache = CAPACITY * (age / 5.0).min(0.985);
             // A reproducible wobble of half a percent that no two pods share.
             let wobble = 1.0
@@ -340,6 +346,11 @@ impl Sim {
                     * ((t * 1.7 + f64::from(u32::try_from(pod.name.len()).unwrap()) + pod.born)
                         .sin()
                         + (t * 0.31).cos() * 0.5);
+            let worse = self
+                .worse
+                .as_ref()
+                .filter(|(of, since, _)| of == region && t >= *since);
+            let ratio = ratio * worse.map_or(1.0, |(_, _, factor)| *factor);
             let flow = 20e6 * (age - 5.0).max(0.0);
             let mut put =
                 |id: SeriesId, value: f64| out.series.entry(id).or_default().push((t, value));
@@ -479,7 +490,7 @@ impl SimRegion {
         }
     }
 
-    fn evict(&mut self, uid: &str, now: f64) {
+    pub(crate) fn evict(&mut self, uid: &str, now: f64) {
         for pod in &mut self.pods {
             if pod.uid == uid && pod.died.is_none() {
                 pod.died = Some(now);
@@ -528,6 +539,7 @@ impl SimRegion {
                 hash: hash.clone(),
                 born: now,
                 died: None,
+                restarted: None,
                 allocator: allocator.clone(),
             });
         }

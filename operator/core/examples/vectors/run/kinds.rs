@@ -219,6 +219,7 @@ fn arm(value: Option<&Yaml>, wanted: &str, defaults: &Defaults) -> Result<(ArmFa
     ])?;
     let pods = f.count_or("pods_reporting", 0)?;
     let facts = ArmFacts {
+        gone: false,
         reported: pods > 0,
         pods,
         expected: f.count_or("pods_expected", 1)?,
