@@ -192,14 +192,23 @@ mod tests {
     use heapfleet_core::decision::Commit;
     use heapfleet_core::judge::Code;
     use heapfleet_core::names::Kind;
-    use heapfleet_core::rollout::Ending;
-    use heapfleet_core::rollout::Outcome;
+    use heapfleet_core::rollout::{Ending, Outcome, Position, RegionState};
     use heapfleet_core::status::{PolicyReport, RolloutReport};
     use jiff::Timestamp;
 
     use super::*;
     use crate::report::Metrics;
-    use crate::translate::tests::position;
+
+    fn position() -> Position {
+        let state: RegionState = serde_json::from_value(serde_json::json!({
+            "stage": "Baking", "since": "2026-11-30T12:00:00Z", "workloads": {}, "refused": {}, "changed_at": null,
+            "bake_started": null, "look": null, "failed": null, "unreachable_since": null, "sizes": {}, "frozen": {},
+        }))
+        .unwrap();
+        let mut position = Position::new(Timestamp::UNIX_EPOCH);
+        position.regions.insert(Region::new("ore"), state);
+        position
+    }
 
     fn decision() -> Decision {
         let look = Judged {

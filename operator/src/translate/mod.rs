@@ -7,7 +7,7 @@ mod freeze;
 mod region;
 mod status;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 mod thaw;
 mod values;
 

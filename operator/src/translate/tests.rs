@@ -436,7 +436,7 @@ fn the_canary_asks_after_itself_and_a_wave_before_itself() {
     assert_eq!(attempt.approvals, ["canary"]);
 }
 
-pub(crate) fn position() -> Position {
+pub(super) fn position() -> Position {
     let now: Timestamp = "2026-11-30T12:00:00.25Z".parse().unwrap();
     let mut position = Position::new(now);
     let region = RegionState {
@@ -464,7 +464,7 @@ pub(crate) fn position() -> Position {
     position
 }
 
-pub(crate) fn frozen_by_the_judge() -> judge::Frozen {
+pub(super) fn frozen_by_the_judge() -> judge::Frozen {
     serde_json::from_value(json!({
         "version": 1, "window": [0, 60], "metrics": [], "sigma0": 0.04, "cold": true,
         "cacheMedian": {"ore": 1.5e9}, "load": {"ore": {"mean": 12.5}}, "counts": {},
