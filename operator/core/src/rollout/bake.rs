@@ -14,11 +14,18 @@ use crate::names::{Kind, Region, WorkloadId};
 use crate::plan::Wave;
 use crate::world::{ClusterView, Metrics};
 
+/// Blocks between two looks at a baseline that does not suffice: each reads all of it.
+const BASELINE_BLOCKS: usize = 6;
 /// Changes of an arm's size that are remembered in one bake; the oldest go first.
 const SIZES: usize = 64;
 
 /// Reads the time before the change; when that suffices, freezes it and begins the change.
 pub(super) fn baseline(s: &mut Step<'_>, wave: &Wave, region: &Region, cluster: &ClusterView) {
+    if let Some((due, message)) = not_due(s, region) {
+        s.hold(Some(region), Reason::Baseline, message);
+        s.wake_in(due.duration_since(s.now()));
+        return;
+    }
     let Some(looks) = looks(s, wave, region, cluster, None) else {
         return;
     };
@@ -29,9 +36,12 @@ pub(super) fn baseline(s: &mut Step<'_>, wave: &Wave, region: &Region, cluster: 
             "The baseline of {id} in {region} does not suffice yet: {}",
             look.sentence()
         );
+        let due = after_blocks(s, BASELINE_BLOCKS);
         if let Some(summary) = s.state(region).and_then(|state| state.look.as_mut()) {
             summary.message.clone_from(&message);
+            summary.next = Some(due);
         }
+        s.wake_in(due.duration_since(s.now()));
         s.hold(Some(region), Reason::Baseline, message);
         return;
     }
@@ -61,12 +71,7 @@ pub(super) fn look(s: &mut Step<'_>, wave: &Wave, region: &Region, cluster: &Clu
     let Some(change) = change(state.changed_at, state.bake_started) else {
         return;
     };
-    if let Some(due) = state
-        .look
-        .as_ref()
-        .and_then(|look| look.next)
-        .filter(|due| s.now() < *due)
-    {
+    if let Some((due, _)) = not_due(s, region) {
         s.wake_in(due.duration_since(s.now()));
         s.wake_soon();
         return;
@@ -119,6 +124,19 @@ pub(super) fn look(s: &mut Step<'_>, wave: &Wave, region: &Region, cluster: &Clu
             summary.next = Some(due);
         }
     }
+}
+
+/// When the next look at a region is due, and what the last one said, if it is not due yet.
+fn not_due(s: &Step<'_>, region: &Region) -> Option<(Timestamp, String)> {
+    let look = s.next.regions.get(region)?.look.as_ref()?;
+    let due = look.next.filter(|due| s.now() < *due)?;
+    Some((due, look.message.clone()))
+}
+
+/// The instant so many blocks from now.
+pub(super) fn after_blocks(s: &Step<'_>, blocks: usize) -> Timestamp {
+    let block = SignedDuration::try_from_secs_f64(s.plan.judge.block_seconds).unwrap_or_default();
+    s.now() + block.saturating_mul(i32::try_from(blocks).unwrap_or(i32::MAX))
 }
 
 /// The change of a region as the judge is told of it.

@@ -47,24 +47,21 @@ pub fn needs(world: &World) -> BTreeMap<Region, MetricsNeed> {
 }
 
 fn window(now: Timestamp, plan: &Plan, state: &RegionState) -> Option<(Timestamp, bool)> {
+    let due = || watch::due(now, state);
     match state.stage {
-        Stage::Baseline => {
+        Stage::Baseline if due() => {
             // One block more, since blocks are aligned to the clock and the window is not.
             let window = plan.judge.baseline_seconds + plan.judge.block_seconds + plan.judge.lead();
             Some((before(now, window), false))
         }
         Stage::Verifying => Some((before(now, PROOF_WINDOW), true)),
-        Stage::Baking => {
-            let due = state.look.as_ref().and_then(|look| look.next);
-            if due.is_some_and(|due| now < due) {
-                return None;
-            }
+        Stage::Baking if due() => Some((since_change(plan, state)?, false)),
+        Stage::Passed if watch::watched(state) && due() => {
             Some((since_change(plan, state)?, false))
         }
-        Stage::Passed if watch::watched(state) && watch::due(now, state) => {
-            Some((since_change(plan, state)?, false))
-        }
-        Stage::Injecting
+        Stage::Baseline
+        | Stage::Baking
+        | Stage::Injecting
         | Stage::Passed
         | Stage::Nothing
         | Stage::Undoing

@@ -1,9 +1,9 @@
 //! Takes the regions that passed, gives each a look now and then until the rollout ends: what starts late is caught here
 //! (judge.md §8). Never holds anything up: a region that cannot be seen is looked at later.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-use super::bake::{change, fail_reason, looks, summarise};
+use super::bake::{after_blocks, change, fail_reason, looks, summarise};
 use super::needs::controls;
 use super::position::{Position, RegionState, Stage};
 use super::region::proofs;
@@ -107,12 +107,9 @@ fn look(s: &mut Step<'_>, region: &Region) {
     };
     let seen = proofs(s, region, cluster, metrics);
     summarise(s, wave, region, &looks, (seen.proven, seen.pods));
-    let wait = SignedDuration::try_from_secs_f64(plan.judge.block_seconds)
-        .unwrap_or_default()
-        .saturating_mul(i32::try_from(HOUR).unwrap_or(i32::MAX));
-    let now = s.now();
+    let due = after_blocks(s, HOUR);
     if let Some(summary) = s.state(region).and_then(|state| state.look.as_mut()) {
-        summary.next = Some(now + wait);
+        summary.next = Some(due);
     }
     let failed = looks.iter().find(|(_, look)| look.verdict == Verdict::Fail);
     if let Some((id, look)) = failed {
