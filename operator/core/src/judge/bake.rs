@@ -80,11 +80,77 @@ struct Without {
 }
 
 /// What one look sees of the pods and of the control regions.
-struct Now {
+pub(super) struct Now {
     /// Each pod's mean, per arm.
-    effects: Vec<Vec<Option<f64>>>,
+    pub(super) effects: Vec<Vec<Option<f64>>>,
     /// How far each control region moved.
-    regions: Vec<f64>,
+    pub(super) regions: Vec<f64>,
+}
+
+/// What a metric is judged by, whenever one looks.
+#[derive(Clone, Copy)]
+pub(super) struct Terms<'a> {
+    pub(super) rule: &'a Rule,
+    pub(super) frozen: &'a FrozenMetric,
+    pub(super) identity: Identity,
+    pub(super) min_gain: f64,
+}
+
+impl Terms<'_> {
+    /// Everything but R4, which needs the values of the pods.
+    pub(super) fn judge(&self, columns: Vec<i64>, d: Vec<f64>, now: &Now) -> Run {
+        let omega2 = self.frozen.omega2 * noise::inflation(&d, self.frozen.lagged, self.rule.lag);
+        let (tau2, pooled) = self.one_off(now, Without::default());
+        let weighed = verdict::weigh(self.rule, &d, omega2, tau2, self.min_gain);
+        Run {
+            columns,
+            d,
+            omega2,
+            tau2,
+            pooled,
+            weighed,
+        }
+    }
+
+    /// τ² and the pooled variance, without the pods that are left out.
+    fn one_off(&self, now: &Now, without: Without) -> (f64, (f64, f64)) {
+        let of = |arm: usize| -> Vec<f64> {
+            let dropped = |i: usize| match arm.checked_sub(1) {
+                None => without.canary == Some(i),
+                Some(region) => without.control == Some((region, i)),
+            };
+            now.effects
+                .get(arm)
+                .into_iter()
+                .flatten()
+                .enumerate()
+                .filter(|(i, _)| !dropped(*i))
+                .filter_map(|(_, e)| *e)
+                .collect()
+        };
+        let controls: Vec<Vec<f64>> = (1..now.effects.len()).map(of).collect();
+        let canary = of(0);
+        let one = OneOff {
+            canary: &canary,
+            controls: &controls,
+            draws: if self.identity == Identity::Stable {
+                1.0
+            } else {
+                2.0
+            },
+            omega2: self.frozen.omega2,
+            terms: self.frozen.profile.len(),
+            baseline: self.frozen.accepted,
+            moved: num::mean(&now.regions).abs(),
+            spread: num::variance(&now.regions).map_or(0.0, f64::sqrt),
+            lottery: self.frozen.lottery,
+        };
+        let (s2, weight) = noise::pooled(&self.rule.prior, &one);
+        (
+            noise::one_off(&self.rule.prior, &one),
+            (s2, weight - self.rule.prior.nu0),
+        )
+    }
 }
 
 /// One pod's centred values as running sums.
@@ -106,10 +172,17 @@ impl PodSums {
         }
     }
 
-    /// Its mean over the columns before `to`.
-    fn mean(&self, to: i64) -> Option<f64> {
+    /// Sum and number of its values in the columns before `to`.
+    fn upto(&self, to: i64) -> (f64, usize) {
         let n = self.columns.partition_point(|c| *c < to);
-        Some(self.sums.get(n.checked_sub(1)?)? / num::real(n))
+        let sum = n.checked_sub(1).and_then(|i| self.sums.get(i));
+        (sum.copied().unwrap_or(0.0), n)
+    }
+
+    /// Its mean over them.
+    fn mean(&self, to: i64) -> Option<f64> {
+        let (sum, n) = self.upto(to);
+        (n > 0).then(|| sum / num::real(n))
     }
 }
 
@@ -180,7 +253,6 @@ impl<'a> Bake<'a> {
         let m = self.columns.partition_point(|c| *c < to);
         let columns = self.columns.get(..m).unwrap_or_default();
         let d = self.d.get(..m).unwrap_or_default();
-        let omega2 = self.frozen.omega2 * noise::inflation(d, self.frozen.lagged, self.rule.lag);
         let now = Now {
             effects: self
                 .pods
@@ -193,64 +265,46 @@ impl<'a> Bake<'a> {
                 .map(|r| num::mean(r.get(..m).unwrap_or_default()))
                 .collect(),
         };
-        let (tau2, pooled) = self.one_off(&now, Without::default());
-        let mut weighed = verdict::weigh(self.rule, d, omega2, tau2, self.after.min_gain);
-        if weighed.crosses {
-            weighed.survives = self.survives(columns, &now, omega2);
+        let mut run = self.terms().judge(columns.to_vec(), d.to_vec(), &now);
+        if run.weighed.crosses {
+            run.weighed.survives = self.survives(columns, &now, run.omega2);
         }
-        Run {
-            columns: columns.to_vec(),
-            d: d.to_vec(),
-            omega2,
-            tau2,
-            pooled,
-            weighed,
+        run
+    }
+
+    fn terms(&self) -> Terms<'_> {
+        Terms {
+            rule: self.rule,
+            frozen: self.frozen,
+            identity: self.after.identity,
+            min_gain: self.after.min_gain,
         }
+    }
+
+    /// Sum and number of each pod's values before a column, per arm.
+    pub(super) fn pod_sums(&self, to: i64) -> Vec<Vec<(f64, usize)>> {
+        let arm = |pods: &Vec<PodSums>| pods.iter().map(|p| p.upto(to)).collect();
+        self.pods.iter().map(arm).collect()
+    }
+
+    /// First column after the window.
+    pub(super) fn end(&self) -> i64 {
+        self.after.window.to
+    }
+
+    /// D of the accepted columns.
+    pub(super) fn differences_so_far(&self) -> (&[i64], &[f64]) {
+        (&self.columns, &self.d)
+    }
+
+    /// Values of each control region in them.
+    pub(super) fn moved(&self) -> &[Vec<f64>] {
+        &self.moved
     }
 
     /// The accepted columns of the whole window.
     pub fn columns(&self) -> &[i64] {
         &self.columns
-    }
-
-    /// τ² and the pooled variance, without the pods that are left out.
-    fn one_off(&self, now: &Now, without: Without) -> (f64, (f64, f64)) {
-        let of = |arm: usize| -> Vec<f64> {
-            let dropped = |i: usize| match arm.checked_sub(1) {
-                None => without.canary == Some(i),
-                Some(region) => without.control == Some((region, i)),
-            };
-            now.effects
-                .get(arm)
-                .into_iter()
-                .flatten()
-                .enumerate()
-                .filter(|(i, _)| !dropped(*i))
-                .filter_map(|(_, e)| *e)
-                .collect()
-        };
-        let controls: Vec<Vec<f64>> = (1..now.effects.len()).map(of).collect();
-        let canary = of(0);
-        let one = OneOff {
-            canary: &canary,
-            controls: &controls,
-            draws: if self.after.identity == Identity::Stable {
-                1.0
-            } else {
-                2.0
-            },
-            omega2: self.frozen.omega2,
-            terms: self.frozen.profile.len(),
-            baseline: self.frozen.accepted,
-            moved: num::mean(&now.regions).abs(),
-            spread: num::variance(&now.regions).map_or(0.0, f64::sqrt),
-            lottery: self.frozen.lottery,
-        };
-        let (s2, weight) = noise::pooled(&self.rule.prior, &one);
-        (
-            noise::one_off(&self.rule.prior, &one),
-            (s2, weight - self.rule.prior.nu0),
-        )
     }
 
     /// R4: drops the canary pod that is highest and the control pod that is lowest in the last hour.
@@ -286,7 +340,7 @@ impl<'a> Bake<'a> {
             return true;
         }
         let d = self.differences(columns, without);
-        let (tau2, _) = self.one_off(now, without);
+        let (tau2, _) = self.terms().one_off(now, without);
         verdict::survives(self.rule, &d, omega2, tau2)
     }
 

@@ -156,8 +156,6 @@ pub const WALL_CLOCK: f64 = 3.0;
 
 /// Share of the memory limit that is a hard limit (§9).
 pub const MEMORY_LIMIT: f64 = 0.95;
-/// Blocks in a row for which it must be reached (§9).
-pub const MEMORY_LIMIT_BLOCKS: usize = 3;
 
 /// Version of [`super::Frozen`].
 pub const FROZEN_VERSION: u32 = 1;

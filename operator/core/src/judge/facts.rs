@@ -27,6 +27,15 @@ pub(super) struct Blocks {
     newest: Option<Facts>,
 }
 
+/// How many blocks counted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Tally {
+    /// Accepted ones.
+    pub(super) accepted: usize,
+    /// Refused ones, by their first closed gate.
+    pub(super) refused: BTreeMap<Code, usize>,
+}
+
 impl Blocks {
     /// Looks at each block of the period.
     pub(super) fn new(context: &Context<'_>, period: &Period<'_>, frozen: Option<&Frozen>) -> Self {
@@ -60,24 +69,20 @@ impl Blocks {
         out
     }
 
-    /// Accepted blocks.
-    pub(super) fn accepted(&self) -> usize {
-        self.open.iter().filter(|o| **o).count()
-    }
-
     /// Accepted blocks by number.
     pub(super) fn open_blocks(&self, window: Window) -> Vec<i64> {
         let all = (window.from..window.to).zip(&self.open);
         all.filter(|(_, open)| **open).map(|(b, _)| b).collect()
     }
 
-    /// Refused blocks by their first closed gate.
-    pub(super) fn refused(&self) -> BTreeMap<Code, usize> {
-        let mut out = BTreeMap::new();
-        for code in self.first.iter().flatten() {
-            *out.entry(*code).or_insert(0) += 1;
+    /// Adds the first `blocks` of them: accepted ones, and refused ones by their first closed gate.
+    pub(super) fn add_to(&self, tally: &mut Tally, blocks: usize) {
+        for code in self.first.iter().take(blocks) {
+            match code {
+                None => tally.accepted += 1,
+                Some(code) => *tally.refused.entry(*code).or_insert(0) += 1,
+            }
         }
-        out
     }
 
     /// The gates that are closed at this look.
@@ -150,8 +155,7 @@ fn churn(context: &Context<'_>, period: &Period<'_>) -> Churn {
         return Churn::Missing;
     };
     if settings.declared.evictions {
-        let turnovers =
-            |arm: &ArmView<'_>| median_of(arm, window, |t| t.cells.last().map(|c| c.turnovers));
+        let turnovers = |arm: &ArmView<'_>| median_of(arm, window, super::track::Track::turnovers);
         let control = controls.iter().filter_map(turnovers).fold(0.0, f64::max);
         return turnovers(canary).map_or(Churn::Missing, |c| Churn::Turnovers(c, control));
     }
@@ -234,34 +238,33 @@ pub(super) fn barred(context: &Context<'_>) -> Barred {
     }
 }
 
+/// The canary's RSS/cache in the last accepted block, which the ceiling bounds.
+pub(super) fn last_ratio(period: &Period<'_>, blocks: &Blocks, to: i64) -> Option<f64> {
+    let view = period.arms.first()?;
+    let open = blocks.open_blocks(period.window);
+    let last = *open.iter().rfind(|b| **b < to)?;
+    let here = view.tracks.iter().filter_map(|t| t.cell(last));
+    let now: Vec<f64> = here.filter(|c| c.lack.is_none()).map(|c| c.mean).collect();
+    super::difference::arm_mean(&now).map(f64::exp)
+}
+
 /// The first tripped hard limit of the canary (§9).
 pub(super) fn hard_limit(
     context: &Context<'_>,
     period: &Period<'_>,
-    blocks: &Blocks,
+    last_ratio: Option<f64>,
 ) -> Option<String> {
     let pods = &context.input.canary.pods;
     let view = period.arms.first()?;
     let limited = pods.iter().zip(&view.tracks).any(|(pod, track)| {
-        let Some(limit) = pod.memory_limit.filter(|l| l.is_finite() && *l > 0.0) else {
-            return false;
-        };
-        let mut run = (0_usize, i64::MIN);
-        track.cells.iter().any(|c| {
-            let high = c.rss >= k::MEMORY_LIMIT * limit;
-            let next = if run.1 + 1 == c.block { run.0 + 1 } else { 1 };
-            run = (if high { next } else { 0 }, c.block);
-            run.0 >= k::MEMORY_LIMIT_BLOCKS
+        let limit = pod.memory_limit.filter(|l| l.is_finite() && *l > 0.0);
+        limit.is_some_and(|limit| {
+            let lived = track.lived(i64::MAX);
+            lived.is_some_and(|l| l.sustained >= k::MEMORY_LIMIT * limit)
         })
     });
-    let ceiling = context.settings.ratio_ceiling.is_some_and(|ceiling| {
-        let last = blocks.open_blocks(period.window).last().copied();
-        let panel = super::panel::Panel::ratio(view.region(), &view.tracks);
-        let now: Vec<f64> = last
-            .map(|b| panel.pod_means(&[b]).into_iter().flatten().collect())
-            .unwrap_or_default();
-        super::difference::arm_mean(&now).is_some_and(|y| y.exp() >= ceiling)
-    });
+    let ceiling = context.settings.ratio_ceiling;
+    let ceiling = ceiling.is_some_and(|most| last_ratio.is_some_and(|r| r >= most));
     [
         (pods.iter().any(|p| p.oom_killed), "OOMKilled"),
         (limited, "MemoryLimit"),

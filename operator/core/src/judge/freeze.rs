@@ -140,7 +140,7 @@ impl Scene<'_, '_> {
             .period
             .arms
             .iter()
-            .map(|a| Panel::peak(a.region(), &a.tracks, to, |_| true))
+            .map(|a| Panel::peak(a.region(), &a.tracks, to, |_| true, |_| None))
             .collect();
         let (canary, controls) = panels.split_first()?;
         let window = Window {

@@ -99,24 +99,33 @@ pub fn increase(values: impl IntoIterator<Item = f64>) -> Increase {
     out
 }
 
+/// Since when a value stands still, and which: after one more sample.
+pub fn standing(before: Option<(i64, f64)>, sample: (i64, f64)) -> (i64, f64) {
+    before
+        .filter(|(_, last)| last.total_cmp(&sample.1).is_eq())
+        .unwrap_or(sample)
+}
+
 /// For each finite sample, in order: its time, and whether the value has stood still for at least `hold`
-/// milliseconds then.
-pub fn stuck_flags(samples: &[(i64, f64)], hold: i64) -> Vec<(i64, bool)> {
-    let mut standing: Option<(i64, f64)> = None;
+/// milliseconds then. `before` is how it stood before the first.
+pub fn stuck_flags(
+    before: Option<(i64, f64)>,
+    samples: &[(i64, f64)],
+    hold: i64,
+) -> Vec<(i64, bool)> {
+    let mut stands = before;
     let mut out = Vec::with_capacity(samples.len());
     for &(t, v) in samples.iter().filter(|(_, v)| v.is_finite()) {
-        let (since, value) = standing
-            .filter(|(_, last)| last.total_cmp(&v).is_eq())
-            .unwrap_or((t, v));
-        standing = Some((since, value));
-        out.push((t, t.saturating_sub(since) >= hold));
+        let now = standing(stands, (t, v));
+        stands = Some(now);
+        out.push((t, t.saturating_sub(now.0) >= hold));
     }
     out
 }
 
 /// Has the newest finite value stood still for at least `hold` milliseconds?
 pub fn is_stuck(samples: &[(i64, f64)], hold: i64) -> bool {
-    stuck_flags(samples, hold)
+    stuck_flags(None, samples, hold)
         .last()
         .is_some_and(|(_, stuck)| *stuck)
 }
@@ -180,24 +189,35 @@ fn better_of(a: &[(i64, f64)], b: &[(i64, f64)], block_ms: i64) -> Vec<(i64, f64
     blocks.into_values().flatten().collect()
 }
 
-/// A counter as its running increase, of the replica with the most samples (ties: the earlier first sample).
-pub fn counter(series: &Series, until: i64) -> Vec<(i64, f64)> {
-    let best = series
+/// A counter's clean samples, of the replica with the most of them (ties: the earlier first sample).
+pub fn counted(series: &Series, until: i64) -> Vec<(i64, f64)> {
+    series
         .replicas
         .iter()
         .map(|r| admitted(r, until, |v| v >= 0.0))
         .max_by_key(|r| (r.len(), r.first().map(|(t, v)| (-*t, v.to_bits()))))
-        .unwrap_or_default();
-    let (mut total, mut previous) = (0.0, None);
-    best.into_iter()
+        .unwrap_or_default()
+}
+
+/// A counter's clean samples as its running increase, which goes on from the last sample before them and the increase
+/// up to there.
+pub fn running(samples: &[(i64, f64)], before: Option<(f64, f64)>) -> Vec<(i64, f64)> {
+    let (mut previous, mut total) = (before.map(|b| b.0), before.map_or(0.0, |b| b.1));
+    samples
+        .iter()
         .map(|(t, v)| {
             if let Some(p) = previous {
-                total += if v >= p { v - p } else { v };
+                total += if *v >= p { v - p } else { *v };
             }
-            previous = Some(v);
-            (t, total)
+            previous = Some(*v);
+            (*t, total)
         })
         .collect()
+}
+
+/// A counter as its running increase.
+pub fn counter(series: &Series, until: i64) -> Vec<(i64, f64)> {
+    running(&counted(series, until), None)
 }
 
 /// Pairs RSS with the cache sample of the same time, else the nearest within `slack` milliseconds; both sorted.

@@ -3,23 +3,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::bake::Run;
+use super::bake::{self, Run};
 use super::carried::Frozen;
 use super::constants as k;
 use super::diagnosis;
 use super::evidence;
-use super::facts::{self, Barred};
+use super::facts::{self, Barred, Tally};
 use super::freeze;
 use super::input::{Change, LookInput};
-use super::measure;
+use super::measure::{self, Scene};
 use super::num;
-use super::outcome::{Assumption, Code, Look, Numbers, Reason, Verdict};
+use super::outcome::{Assumption, Code, CountNumbers, Look, Numbers, Reason, Verdict};
 use super::period::{self, Period};
 use super::preflight::{self, Preflight};
 use super::rule::{self, Rule};
 use super::settings::{GuardrailKind, Identity, Settings};
 use super::stored::MetricEvidence;
-use super::track::{Grid, Window};
+use super::track::{Demands, Grid, Window};
 use super::verdict::{self, Case};
 
 /// What is the same for every step of one look.
@@ -65,7 +65,10 @@ pub fn look(settings: &Settings, frozen: Option<&Frozen>, input: &LookInput) -> 
 }
 
 /// Checks the border: settings in range, a clock that is a clock, regions told apart.
-fn context<'a>(settings: &'a Settings, input: &'a LookInput) -> Result<Context<'a>, &'static str> {
+pub(super) fn context<'a>(
+    settings: &'a Settings,
+    input: &'a LookInput,
+) -> Result<Context<'a>, &'static str> {
     settings.check().map_err(|e| e.0)?;
     let now = num::millis(input.now).ok_or("now")?;
     let grid = Grid {
@@ -216,59 +219,119 @@ fn ratios(period: &Period<'_>) -> (Option<f64>, Option<f64>) {
     )
 }
 
-/// After the change.
-fn after(context: &Context<'_>, change: Change, frozen: Option<&Frozen>) -> Look {
-    let settings = context.settings;
-    let mut look = empty(settings, context.input, frozen);
-    look.next_look = next_look(context);
+/// The blocks since the change.
+pub(super) fn since_change(context: &Context<'_>, change: Change) -> Window {
     let from = num::millis(change.ended).map_or(context.end, |ms| context.grid.first_from(ms));
-    let window = Window {
+    Window {
         from: from.max(context.end - k::MOST_BLOCKS),
         to: context.end.max(from),
-    };
+    }
+}
+
+/// What each arm's pods must show since the change.
+pub(super) fn demands(context: &Context<'_>, frozen: Option<&Frozen>) -> Vec<Demands> {
     let regions = std::iter::once(&context.input.canary).chain(&context.input.controls);
     let medians: Vec<Option<f64>> = regions
         .map(|a| frozen.and_then(|f| f.cache_median.get(&a.region).copied()))
         .collect();
-    let demands = period::demands(settings, medians.len(), true, &medians);
-    let period = Period::new(context.input, context.grid, window, &demands);
-    (look.ratio_canary, look.ratio_control) = ratios(&period);
+    period::demands(context.settings, medians.len(), true, &medians)
+}
 
+/// After the change.
+fn after(context: &Context<'_>, change: Change, frozen: Option<&Frozen>) -> Look {
+    let window = since_change(context, change);
+    let demands = demands(context, frozen);
+    let period = Period::new(context.input, context.grid, window, &demands);
     let blocks = facts::Blocks::new(context, &period, frozen);
-    look.accepted = blocks.accepted();
-    look.refused = blocks.refused();
+    let mut tally = Tally::default();
+    blocks.add_to(&mut tally, window.len());
+    let scene = |frozen| Scene {
+        context,
+        period: &period,
+        frozen,
+        open: &blocks.open,
+        origin: window.from,
+        begun: &|_, _| None,
+    };
     let runs = frozen
-        .map(|f| measure::metrics(context, &period, f, &blocks.open))
+        .map(|f| measure::metrics(&scene(f), &mut |r, m, a| Some(bake::run(r, m, a))))
         .unwrap_or_default();
     let counts = frozen
         .map(|f| measure::counts(context, &period, f, &blocks))
         .unwrap_or_default();
+    let mut look = conclude(
+        context,
+        change,
+        frozen,
+        &Seen {
+            period: &period,
+            blocks: &blocks,
+            tally,
+            last_ratio: facts::last_ratio(&period, &blocks, window.to),
+            runs,
+            counts,
+        },
+    );
+    look.frozen = frozen.cloned();
+    look.diagnosis = facts::span(context, &period, &blocks)
+        .map(|s| diagnosis::diagnose(&s))
+        .unwrap_or_default();
+    look
+}
+
+/// What a look after the change saw.
+pub(super) struct Seen<'a, 'b> {
+    pub(super) period: &'b Period<'a>,
+    pub(super) blocks: &'b facts::Blocks,
+    pub(super) tally: Tally,
+    pub(super) last_ratio: Option<f64>,
+    pub(super) runs: Vec<(Rule, Option<Run>)>,
+    pub(super) counts: Vec<(verdict::CountWeighed, CountNumbers)>,
+}
+
+/// What follows from it (steps 7 and 8).
+pub(super) fn conclude(
+    context: &Context<'_>,
+    change: Change,
+    frozen: Option<&Frozen>,
+    seen: &Seen<'_, '_>,
+) -> Look {
+    let settings = context.settings;
+    let mut look = empty(settings, context.input, None);
+    look.assumptions = assumptions(settings, frozen);
+    look.next_look = next_look(context);
+    (look.ratio_canary, look.ratio_control) = ratios(seen.period);
+    look.accepted = seen.tally.accepted;
+    look.refused.clone_from(&seen.tally.refused);
+    let runs = &seen.runs;
     let accepted = runs
         .first()
         .map_or(0, |(_, r)| r.as_ref().map_or(0, |r| r.d.len()));
-    look.closed = blocks.closed_now(context, &period, frozen.is_some(), accepted);
+    look.closed = seen
+        .blocks
+        .closed_now(context, seen.period, frozen.is_some(), accepted);
 
     let case = Case {
-        hard: facts::hard_limit(context, &period, &blocks),
+        hard: facts::hard_limit(context, seen.period, seen.last_ratio),
         not_active: facts::barred(context) == Barred::WrongAllocator,
         closed: look.closed.clone(),
         metrics: runs
             .iter()
             .map(|(rule, run)| weighed(rule, run.as_ref()))
             .collect(),
-        counts: counts.iter().map(|(c, _)| c.clone()).collect(),
+        counts: seen.counts.iter().map(|(c, _)| c.clone()).collect(),
         bake_blocks: accepted,
         min_bake: usize::try_from(settings.min_bake()).unwrap_or(usize::MAX),
         gain_asked: settings.min_gain > 0.0,
         alpha_promote: k::ALPHA_PROMOTE,
     };
     (look.verdict, look.reason) = verdict::decide(&case);
-    look.is_final = is_final(context, change, &look, &runs, accepted);
+    look.is_final = is_final(context, change, &look, runs, accepted);
     look.numbers = runs
         .iter()
         .map(|(rule, run)| numbers(rule, run.as_ref()))
         .collect();
-    look.counts = counts.into_iter().map(|(_, numbers)| numbers).collect();
+    look.counts = seen.counts.iter().map(|(_, n)| n.clone()).collect();
     let ratio = runs.first().and_then(|(_, run)| run.as_ref());
     look.learned = ratio.map(|r| (r.pooled.0.sqrt(), r.pooled.1));
     let kept = |(rule, run): &(Rule, Option<Run>)| {
@@ -280,10 +343,7 @@ fn after(context: &Context<'_>, change: Change, frozen: Option<&Frozen>) -> Look
         .first()
         .map(|e| e.d.clone())
         .unwrap_or_default();
-    look.diagnosis = facts::span(context, &period, &blocks)
-        .map(|s| diagnosis::diagnose(&s))
-        .unwrap_or_default();
-    look.preflight = frozen.and_then(|f| preflight_of(context, f, &period));
+    look.preflight = frozen.and_then(|f| preflight_of(context, f, seen.period));
     look
 }
 

@@ -1,7 +1,7 @@
 //! Measures every metric and count of one look (§5 to §9): a period and what was frozen in, runs and weighed counts out.
 //! Must never decide.
 
-use super::bake::{self, After, Run};
+use super::bake::{After, Run};
 use super::baseline::FrozenMetric;
 use super::carried::Frozen;
 use super::constants as k;
@@ -11,44 +11,37 @@ use super::guardrails;
 use super::look::Context;
 use super::num;
 use super::outcome::CountNumbers;
-use super::panel::Panel;
+use super::panel::{OpenWindow, Panel};
 use super::period::Period;
 use super::rule::{self, Rule};
 use super::track::Window;
 use super::verdict::CountWeighed;
 
+/// How one metric's values of a window become its state at this look.
+pub(super) type Judge<'j> = dyn FnMut(&Rule, &FrozenMetric, &After<'_>) -> Option<Run> + 'j;
+
 /// Every metric that the settings ask for; the peak only where its baseline is long enough or it is declared.
-pub(super) fn metrics(
-    context: &Context<'_>,
-    period: &Period<'_>,
-    frozen: &Frozen,
-    open: &[bool],
-) -> Vec<(Rule, Option<Run>)> {
+pub(super) fn metrics(scene: &Scene<'_, '_>, judge: &mut Judge<'_>) -> Vec<(Rule, Option<Run>)> {
     let mut out = Vec::new();
-    for rule in rule::rules(context.settings, frozen.sigma0) {
-        let Some(metric) = frozen.metric(&rule.name) else {
-            if rule.name != "peak" || context.settings.declared.peak {
+    for rule in rule::rules(scene.context.settings, scene.frozen.sigma0) {
+        let Some(metric) = scene.frozen.metric(&rule.name) else {
+            if rule.name != "peak" || scene.context.settings.declared.peak {
                 out.push((rule, None));
             }
             continue;
         };
-        let scene = Scene {
-            context,
-            period,
-            frozen,
-            open,
-        };
         let run = if rule.name == "peak" {
-            scene.peak(&rule, metric)
+            scene.peak(&rule, metric, judge)
         } else if rule.name == "ratio" {
-            let panels: Vec<Panel> = period
+            let panels: Vec<Panel> = scene
+                .period
                 .arms
                 .iter()
                 .map(|a| Panel::ratio(a.region(), &a.tracks))
                 .collect();
-            scene.blocks(&rule, metric, &panels, &period.quorum())
+            scene.blocks(&rule, metric, &panels, &scene.period.quorum(), judge)
         } else {
-            scene.guardrail(&rule, metric)
+            scene.guardrail(&rule, metric, judge)
         };
         out.push((rule, run));
     }
@@ -56,11 +49,15 @@ pub(super) fn metrics(
 }
 
 /// What the metrics of one look share.
-struct Scene<'a, 'b> {
-    context: &'b Context<'a>,
-    period: &'b Period<'a>,
-    frozen: &'b Frozen,
-    open: &'b [bool],
+pub(super) struct Scene<'a, 'b> {
+    pub(super) context: &'b Context<'a>,
+    pub(super) period: &'b Period<'a>,
+    pub(super) frozen: &'b Frozen,
+    pub(super) open: &'b [bool],
+    /// First block since the change.
+    pub(super) origin: i64,
+    /// What there is of the first window of peaks: by arm, then by pod.
+    pub(super) begun: &'b dyn Fn(usize, usize) -> Option<(i64, OpenWindow)>,
 }
 
 impl Scene<'_, '_> {
@@ -70,29 +67,27 @@ impl Scene<'_, '_> {
         metric: &FrozenMetric,
         panels: &[Panel],
         quorum: &[Vec<usize>],
+        judge: &mut Judge<'_>,
     ) -> Option<Run> {
         let (canary, controls) = panels.split_first()?;
         let window = self.period.window;
         let times: Vec<f64> = (window.from..window.to)
             .map(|b| self.context.grid.middle(b))
             .collect();
-        Some(bake::run(
-            rule,
-            metric,
-            &After {
-                canary,
-                controls,
-                window,
-                quorum,
-                times: &times,
-                open: self.open,
-                identity: self.frozen.identity(),
-                min_gain: self.context.settings.min_gain,
-            },
-        ))
+        let after = After {
+            canary,
+            controls,
+            window,
+            quorum,
+            times: &times,
+            open: self.open,
+            identity: self.frozen.identity(),
+            min_gain: self.context.settings.min_gain,
+        };
+        judge(rule, metric, &after)
     }
 
-    fn guardrail(&self, rule: &Rule, metric: &FrozenMetric) -> Option<Run> {
+    fn guardrail(&self, rule: &Rule, metric: &FrozenMetric, judge: &mut Judge<'_>) -> Option<Run> {
         let arms = std::iter::once(&self.context.input.canary).chain(&self.context.input.controls);
         let (mut panels, mut quorum) = (Vec::new(), Vec::new());
         for ((arm, view), pods) in arms.zip(&self.period.arms).zip(self.period.quorum()) {
@@ -107,59 +102,54 @@ impl Scene<'_, '_> {
             quorum.push(if wide { vec![1; pods.len()] } else { pods });
             panels.push(panel);
         }
-        self.blocks(rule, metric, &panels, &quorum)
+        self.blocks(rule, metric, &panels, &quorum, judge)
     }
 
-    fn peak(&self, rule: &Rule, metric: &FrozenMetric) -> Option<Run> {
+    fn peak(&self, rule: &Rule, metric: &FrozenMetric, judge: &mut Judge<'_>) -> Option<Run> {
         let blocks = self.period.window;
-        let windows = (blocks.to - blocks.from).div_euclid(k::WINDOW);
+        let complete = |to: i64| (to - self.origin).div_euclid(k::WINDOW);
+        let window = Window {
+            from: complete(blocks.from),
+            to: complete(blocks.to),
+        };
         let admitted = |b: i64| {
             blocks
                 .place(b)
                 .and_then(|i| self.open.get(i).copied())
                 .unwrap_or(false)
         };
-        let panels: Vec<Panel> = self
-            .period
-            .arms
-            .iter()
-            .map(|a| Panel::peak(a.region(), &a.tracks, blocks.from, admitted))
-            .collect();
-        let (canary, controls) = panels.split_first()?;
-        let quorum: Vec<Vec<usize>> = self
-            .period
-            .quorum()
-            .iter()
-            .map(|list| {
-                let step = num::span(0, k::WINDOW);
-                list.chunks_exact(step)
-                    .filter_map(|c| c.last().copied())
-                    .collect()
+        let arms = self.period.arms.iter().enumerate();
+        let panels: Vec<Panel> = arms
+            .map(|(i, a)| {
+                let begun = |pod| (self.begun)(i, pod);
+                Panel::peak(a.region(), &a.tracks, self.origin, admitted, begun)
             })
             .collect();
+        let (canary, controls) = panels.split_first()?;
+        let first = |w: i64| self.origin + w * k::WINDOW;
+        let last = |list: &Vec<usize>| -> Vec<usize> {
+            (window.from..window.to)
+                .filter_map(|w| list.get(blocks.place(first(w + 1) - 1)?).copied())
+                .collect()
+        };
+        let quorum: Vec<Vec<usize>> = self.period.quorum().iter().map(last).collect();
         let grid = self.context.grid;
         let half = num::real_signed(k::WINDOW * grid.block_ms) / 2000.0;
-        let times: Vec<f64> = (0..windows)
-            .map(|w| num::real_signed(grid.start(blocks.from + w * k::WINDOW)) / 1000.0 + half)
+        let times: Vec<f64> = (window.from..window.to)
+            .map(|w| num::real_signed(grid.start(first(w))) / 1000.0 + half)
             .collect();
         let open = vec![true; times.len()];
-        Some(bake::run(
-            rule,
-            metric,
-            &After {
-                canary,
-                controls,
-                window: Window {
-                    from: 0,
-                    to: windows,
-                },
-                quorum: &quorum,
-                times: &times,
-                open: &open,
-                identity: self.frozen.identity(),
-                min_gain: self.context.settings.min_gain,
-            },
-        ))
+        let after = After {
+            canary,
+            controls,
+            window,
+            quorum: &quorum,
+            times: &times,
+            open: &open,
+            identity: self.frozen.identity(),
+            min_gain: self.context.settings.min_gain,
+        };
+        judge(rule, metric, &after)
     }
 }
 

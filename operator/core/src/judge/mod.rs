@@ -12,7 +12,7 @@
 //! | room | step |
 //! |---|---|
 //! | [`input`], [`settings`], [`rule`], [`constants`] | what is told, asked for, and fixed |
-//! | [`hygiene`], [`track`] | samples to clean blocks of one pod (§3) |
+//! | [`hygiene`], [`track`], `walk` | samples to clean blocks of one pod (§3) |
 //! | [`period`], [`gates`], `facts` | arms over time; which blocks are accepted (§4) |
 //! | [`panel`], [`difference`], [`baseline`], [`freeze`] | values per pod, their arms, the frozen profile (§5) |
 //! | [`noise`], [`evidence`], [`bake`], `measure` | ω², τ², E and B of each metric (§6, §7) |
@@ -21,6 +21,7 @@
 //! | [`diagnosis`], [`preflight`] | what the curves look like; what the arms can show (§11, §12) |
 //! | [`carried`], [`stored`] | what goes from look to look, and its bounded form |
 //! | [`look`](fn@look) | the sequence |
+//! | [`running`] | the same from a bounded state, for cheap looks in between (§3.8) |
 
 pub mod bake;
 pub mod baseline;
@@ -46,11 +47,13 @@ pub mod panel;
 pub mod period;
 pub mod preflight;
 pub mod rule;
+pub mod running;
 mod sentence;
 pub mod settings;
 pub mod stored;
 pub mod track;
 pub mod verdict;
+mod walk;
 
 pub use carried::Frozen;
 pub use diagnosis::Finding;
@@ -61,6 +64,7 @@ pub use input::{
 pub use look::look;
 pub use outcome::{Assumption, Code, CountNumbers, Look, Numbers, Reason, Verdict};
 pub use preflight::Preflight;
+pub use running::{Broken, Interim, Running};
 pub use settings::{
     ControlRestart, ControlRuns, Declared, Guardrail, GuardrailKind, Identity, Settings,
     SettingsError,

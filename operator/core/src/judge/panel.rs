@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::constants as k;
 use super::difference::arm_mean;
 use super::num;
-use super::track::{Track, Window};
+use super::track::{Cell, Track, Window};
 
 /// One value.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,6 +17,35 @@ pub struct Point {
     pub incarnation: u32,
     /// Log units.
     pub y: f64,
+}
+
+/// What there is of one pod's window of peaks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OpenWindow {
+    /// Valid and accepted blocks.
+    pub valid: usize,
+    /// Maximum over them; minus infinity without any.
+    pub peak: f64,
+}
+
+impl Default for OpenWindow {
+    fn default() -> Self {
+        Self {
+            valid: 0,
+            peak: f64::NEG_INFINITY,
+        }
+    }
+}
+
+impl OpenWindow {
+    /// With one more block of the window.
+    #[must_use]
+    pub fn and(self, cell: &Cell) -> Self {
+        Self {
+            valid: self.valid + 1,
+            peak: self.peak.max(cell.peak),
+        }
+    }
 }
 
 /// One pod's values, ascending.
@@ -81,7 +110,7 @@ impl Panel {
 
     /// The panel of ln(RSS/cache).
     pub fn ratio(region: &str, tracks: &[Track]) -> Self {
-        Self::of(region, tracks, |cells| {
+        Self::of(region, tracks, |_, cells| {
             cells
                 .iter()
                 .filter(|c| c.lack.is_none())
@@ -94,46 +123,48 @@ impl Panel {
         })
     }
 
-    /// The panel of its maximum over windows counted from `origin`, of blocks that `accepted` admits.
+    /// The panel of its maximum over windows counted from `origin`, of blocks that `accepted` admits. `begun` is what there
+    /// is already of a pod's (by its place) first window.
     pub fn peak(
         region: &str,
         tracks: &[Track],
         origin: i64,
         accepted: impl Fn(i64) -> bool,
+        begun: impl Fn(usize) -> Option<(i64, OpenWindow)>,
     ) -> Self {
-        Self::of(region, tracks, |cells| {
-            let mut windows: BTreeMap<i64, (usize, f64, u32)> = BTreeMap::new();
+        Self::of(region, tracks, |pod, cells| {
+            // Of each window what there is, and the process of its last block.
+            let mut windows: BTreeMap<i64, (OpenWindow, u32)> = begun(pod)
+                .map(|(at, open)| (at, (open, 0)))
+                .into_iter()
+                .collect();
             for c in cells {
                 let at = (c.block - origin).div_euclid(k::WINDOW);
-                let w = windows.entry(at).or_insert((0, f64::NEG_INFINITY, 0));
-                w.2 = c.incarnation;
+                let w = windows.entry(at).or_default();
+                w.1 = c.incarnation;
                 if c.lack.is_none() && accepted(c.block) {
-                    w.0 += 1;
-                    w.1 = w.1.max(c.peak);
+                    w.0 = w.0.and(c);
                 }
             }
             windows
                 .into_iter()
-                .filter(|(_, w)| w.0 >= k::WINDOW_VALID)
-                .map(|(column, (_, y, incarnation))| Point {
+                .filter(|(_, (open, _))| open.valid >= k::WINDOW_VALID)
+                .map(|(column, (open, incarnation))| Point {
                     column,
                     incarnation,
-                    y,
+                    y: open.peak,
                 })
                 .collect()
         })
     }
 
-    fn of(
-        region: &str,
-        tracks: &[Track],
-        points: impl Fn(&[super::track::Cell]) -> Vec<Point>,
-    ) -> Self {
+    fn of(region: &str, tracks: &[Track], points: impl Fn(usize, &[Cell]) -> Vec<Point>) -> Self {
         let pods = tracks
             .iter()
-            .map(|t| PanelPod {
+            .enumerate()
+            .map(|(i, t)| PanelPod {
                 name: t.name.clone(),
-                points: points(&t.cells),
+                points: points(i, &t.cells),
             })
             .collect();
         Self {

@@ -6,7 +6,8 @@ use super::gates::{ArmFacts, quorum};
 use super::input::{Arm, LookInput};
 use super::num;
 use super::settings::{ControlRuns, Settings};
-use super::track::{self, Cell, Demands, Grid, Lack, Track, Window};
+use super::track::{Cell, Demands, Grid, Lack, Track, Window};
+use super::walk;
 
 /// One arm over a window.
 pub struct ArmView<'a> {
@@ -18,6 +19,17 @@ pub struct ArmView<'a> {
     pub expected: Vec<usize>,
     /// Blocks in which their number changed by more than a fifth.
     pub changed: Vec<bool>,
+    /// What is left of the blocks before the window.
+    pub before: Before,
+}
+
+/// What an arm's blocks before a window leave behind.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Before {
+    /// The newest with a clean pod.
+    pub newest: Option<i64>,
+    /// Mean of ln(RSS/cache) over its pods in the last three blocks that have any, the newest first.
+    pub recent: Vec<f64>,
 }
 
 /// All arms over a window.
@@ -50,8 +62,19 @@ impl<'a> ArmView<'a> {
         let tracks: Vec<Track> = arm
             .pods
             .iter()
-            .map(|pod| track::track(pod, grid, window, demands))
+            .map(|pod| walk::track(pod, grid, window, demands))
             .collect();
+        Self::of(arm, grid, window, tracks, Before::default())
+    }
+
+    /// An arm whose pods' tracks are there; those of pods that are not in the input any more come last.
+    pub(super) fn of(
+        arm: &'a Arm,
+        grid: Grid,
+        window: Window,
+        tracks: Vec<Track>,
+        before: Before,
+    ) -> Self {
         let lives: Vec<(i64, i64)> = tracks.iter().filter_map(Track::life).collect();
         let (mut expected, mut changed) = (Vec::new(), Vec::new());
         for block in window.from..window.to {
@@ -74,6 +97,7 @@ impl<'a> ArmView<'a> {
             tracks,
             expected,
             changed,
+            before,
         }
     }
 
@@ -142,7 +166,7 @@ impl<'a> ArmView<'a> {
                 *here |= good;
             }
         }
-        let mut last = None;
+        let mut last = self.before.newest;
         (window.from..window.to)
             .zip(clean)
             .map(|(block, clean)| {
@@ -170,21 +194,25 @@ impl<'a> ArmView<'a> {
             .collect()
     }
 
-    /// Geometric mean of RSS/cache over the pods in the last three blocks that have any.
-    pub fn recent_ratio(&self) -> Option<f64> {
+    /// Mean of ln(RSS/cache) over the pods in the last three blocks before `to` that have any, the newest first.
+    pub fn recent(&self, to: i64) -> Vec<f64> {
         let mut blocks: std::collections::BTreeMap<i64, Vec<f64>> =
             std::collections::BTreeMap::new();
-        for cell in self.tracks.iter().flat_map(|t| &t.cells) {
+        let cells = self.tracks.iter().flat_map(|t| &t.cells);
+        for cell in cells.filter(|c| c.block < to) {
             if !matches!(cell.lack, Some(Lack::Samples | Lack::Stuck)) {
                 blocks.entry(cell.block).or_default().push(cell.mean);
             }
         }
-        let last: Vec<f64> = blocks
-            .values()
-            .rev()
+        let here = blocks.values().rev().map(|v| num::mean(&num::sorted(v)));
+        here.chain(self.before.recent.iter().copied())
             .take(3)
-            .map(|v| num::mean(&num::sorted(v)))
-            .collect();
+            .collect()
+    }
+
+    /// Geometric mean of RSS/cache over the pods in the last three blocks that have any.
+    pub fn recent_ratio(&self) -> Option<f64> {
+        let last = self.recent(i64::MAX);
         (!last.is_empty()).then(|| num::mean(&last).exp())
     }
 }
