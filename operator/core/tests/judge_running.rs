@@ -16,10 +16,12 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use heapfleet_core::judge::{Broken, Identity, Interim, Look, Numbers, Running, Verdict, look};
+use heapfleet_core::judge::{
+    Broken, Frozen, Identity, Interim, Look, LookInput, Numbers, Running, Settings, Verdict, look,
+};
 use proptest::prelude::*;
 use tale::{Tale, Troubles};
-use world::World;
+use world::{BLOCK, World};
 
 pub(crate) fn index(share: f64, of: usize) -> usize {
     (share * of as f64) as usize
@@ -247,4 +249,156 @@ proptest! {
         prop_assert!(told.broken.is_empty(), "{told:?}");
         prop_assert!(told.open + told.decides > 0, "{told:?}");
     }
+}
+
+/// A calm bake of some blocks: its tale, and the state when it was half over.
+fn half() -> (Tale, Running) {
+    let world = World {
+        effect: -0.02,
+        ..World::default()
+    };
+    let tale = Tale::new(&world, &Troubles::default()).expect("a baseline");
+    let input = tale.input(tale.from + 30, None);
+    let state = Running::new(&tale.settings, &tale.frozen, &input).expect("a state");
+    (tale, state)
+}
+
+/// Whatever the state was not made for breaks it, and it stays as it was.
+#[test]
+fn what_does_not_continue_the_state_breaks_it() {
+    type Case = (
+        &'static str,
+        Broken,
+        fn(&mut Settings, &mut Frozen, &mut LookInput),
+    );
+    let cases: [Case; 13] = [
+        ("settings", Broken::Settings, |s, _, _| s.min_gain = 0.1),
+        ("settings out of range", Broken::Settings, |s, _, _| {
+            s.min_gain = 7.0
+        }),
+        ("a number of the baseline", Broken::Frozen, |_, f, _| {
+            f.metrics[0].omega2 *= 2.0
+        }),
+        ("another version", Broken::Frozen, |_, f, _| f.version += 1),
+        ("a Fail", Broken::Frozen, |_, f, _| {
+            f.failed = Some(heapfleet_core::judge::Code::Regression.into());
+        }),
+        ("the change", Broken::Change, |_, _, i| {
+            i.change.as_mut().expect("a change").ended += BLOCK;
+        }),
+        ("another control", Broken::Change, |_, _, i| {
+            i.controls[0].region.push('2')
+        }),
+        ("one control more", Broken::Change, |_, _, i| {
+            let mut more = i.controls[0].clone();
+            more.region.push('2');
+            i.controls.push(more);
+        }),
+        ("the clock", Broken::Clock, |_, _, i| i.now -= 3.0 * BLOCK),
+        ("a version told late", Broken::Told, |_, _, i| {
+            i.canary.pods[0].version = Some("sha256:b".to_owned());
+        }),
+        ("sizes told late", Broken::Told, |_, _, i| {
+            let ended = i.change.expect("a change").ended;
+            i.canary.expected.push((ended, 9));
+        }),
+        ("a pod from nowhere", Broken::UnknownPod, |_, _, i| {
+            i.canary.pods[0].name.push('2')
+        }),
+        ("replicas of a counter", Broken::Replicas, |_, _, i| {
+            let series = &mut i.canary.pods[0].evictions.replicas;
+            series.push(series[0].clone());
+        }),
+    ];
+    let (tale, state) = half();
+    for (what, why, change) in cases {
+        let mut state = state.clone();
+        let before = state.clone();
+        let (mut settings, mut frozen) = (tale.settings.clone(), tale.frozen.clone());
+        let mut input = tale.input(tale.from + 31, Some(state.since()));
+        change(&mut settings, &mut frozen, &mut input);
+        let said = state.look(&settings, &frozen, &input);
+        assert_eq!(said, Interim::Broken(why), "{what}");
+        assert_eq!(format!("{state:?}"), format!("{before:?}"), "{what}");
+    }
+}
+
+/// Hard limits and proofs of a wrong allocator are the full look's, too.
+#[test]
+fn what_fails_at_once_is_left_to_the_full_look() {
+    let cases: [(&str, fn(&mut LookInput)); 3] = [
+        ("an OOM kill", |i| i.canary.pods[0].oom_killed = true),
+        ("a memory limit", |i| {
+            i.canary.pods[0].memory_limit = Some(4.4e9)
+        }),
+        ("a wrong allocator", |i| {
+            i.controls[0].pods[0].allocator.seen = heapfleet_core::judge::Seen::Target;
+        }),
+    ];
+    let (tale, state) = half();
+    for (what, change) in cases {
+        let mut state = state.clone();
+        let mut input = tale.input(tale.from + 31, Some(state.since()));
+        change(&mut input);
+        assert!(
+            state
+                .look(&tale.settings, &tale.frozen, &input)
+                .full_needed(),
+            "{what}"
+        );
+    }
+}
+
+/// Where nothing is settled there is no state, and none where counts are weighed.
+#[test]
+fn some_bakes_have_no_state() {
+    let (tale, _) = half();
+    let young = tale.input(tale.from + 1, None);
+    let new = |s: &Settings, i: &LookInput| Running::new(s, &tale.frozen, i).err();
+    assert_eq!(new(&tale.settings, &young), Some(Broken::Young));
+    let input = tale.input(tale.from + 30, None);
+    let mut settings = tale.settings.clone();
+    settings.guardrails.push(heapfleet_core::judge::Guardrail {
+        name: "errors".to_owned(),
+        kind: heapfleet_core::judge::GuardrailKind::Count,
+        max_increase: 0.5,
+        dry_run: true,
+    });
+    assert_eq!(new(&settings, &input), Some(Broken::Counts));
+    let before = LookInput {
+        change: None,
+        ..input
+    };
+    assert_eq!(new(&tale.settings, &before), Some(Broken::Change));
+}
+
+/// A hundred pods a side and a day of blocks stay below 64 KiB, and looking on does not let the state grow by more than the
+/// new blocks.
+#[test]
+fn a_state_is_small() {
+    let world = World {
+        canary: 100,
+        control: 100,
+        before: 300,
+        after: 292,
+        effect: -0.02,
+        ..World::default()
+    };
+    let tale = Tale::new(&world, &Troubles::default()).expect("a baseline");
+    let (settings, frozen) = (&tale.settings, &tale.frozen);
+    let input = tale.input(tale.to - 2, None);
+    let mut state = Running::new(settings, frozen, &input).expect("a state");
+    let before = state.bytes();
+    for end in [tale.to - 1, tale.to] {
+        let input = tale.input(end, Some(state.since()));
+        let said = state.look(settings, frozen, &input);
+        assert!(!matches!(said, Interim::Broken(_)), "{said:?}");
+    }
+    let after = state.bytes();
+    assert!(
+        after < 64 * 1024 && after - before < 256,
+        "{before} {after}"
+    );
+    // One number per block and 24 bytes per pod would already be half of it.
+    assert!(after > 16 * 1024, "{after}");
 }

@@ -132,12 +132,15 @@ pub fn is_stuck(samples: &[(i64, f64)], hold: i64) -> bool {
 
 /// The finite samples up to `until` (milliseconds) that `good` admits, sorted, the first of each time.
 fn admitted(samples: &[(f64, f64)], until: i64, good: impl Fn(f64) -> bool) -> Vec<(i64, f64)> {
-    let mut out: Vec<(i64, f64)> = samples
-        .iter()
-        .filter(|(_, v)| v.is_finite() && good(*v))
-        .filter_map(|(t, v)| num::millis(*t).map(|t| (t, *v)))
-        .filter(|(t, _)| *t <= until)
-        .collect();
+    // Nearly all of them are good: one allocation.
+    let mut out: Vec<(i64, f64)> = Vec::with_capacity(samples.len());
+    out.extend(
+        samples
+            .iter()
+            .filter(|(_, v)| v.is_finite() && good(*v))
+            .filter_map(|(t, v)| num::millis(*t).map(|t| (t, *v)))
+            .filter(|(t, _)| *t <= until),
+    );
     if !out.is_sorted_by_key(|(t, _)| *t) {
         out.sort_by_key(|(t, _)| *t);
     }

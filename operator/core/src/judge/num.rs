@@ -81,14 +81,17 @@ pub fn sorted(values: &[f64]) -> Vec<f64> {
 
 /// The median (mean of the two middle values for an even count); `None` for nothing.
 pub fn median(values: &[f64]) -> Option<f64> {
-    let s = sorted(values);
-    let n = s.len();
-    let upper = s.get(n / 2)?;
+    let n = values.len();
+    if n == 0 {
+        return None;
+    }
+    let mut all = values.to_vec();
+    let (below, upper, _) = all.select_nth_unstable_by(n / 2, f64::total_cmp);
     if n % 2 == 1 {
         return Some(*upper);
     }
-    s.get((n / 2).checked_sub(1)?)
-        .map(|lower| f64::midpoint(*lower, *upper))
+    let lower = below.iter().copied().max_by(f64::total_cmp)?;
+    Some(f64::midpoint(lower, *upper))
 }
 
 /// Sample variance (divisor n - 1); `None` below two values.

@@ -1,7 +1,7 @@
 //! One arm's settled blocks: each pod's walk up to there, and what the arm as a whole carries on. The arm's youngest samples
 //! in, its view of the blocks that are not settled out; must never guess what a pod did that it has not seen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::digest;
 use super::{Broken, MOST};
@@ -232,19 +232,19 @@ pub(super) fn check_guardrail(
     if let Some(series) = arm.guardrails.get(name) {
         return check(series, true);
     }
-    let known: std::collections::BTreeSet<u64> = past
-        .pods
-        .iter()
-        .filter(|p| p.past.lived.is_some())
-        .map(|p| p.key)
-        .collect();
-    for pod in &arm.pods {
+    let counting = |pod: &&Pod| {
+        let series = pod.guardrails.get(name);
+        series.is_some_and(|s| !matches!(s, GuardrailSeries::Gauge(_)))
+    };
+    let mut pods = arm.pods.iter().filter(counting).peekable();
+    if pods.peek().is_none() {
+        return Ok(());
+    }
+    let lived = past.pods.iter().filter(|p| p.past.lived.is_some());
+    let lived: BTreeSet<u64> = lived.map(|p| p.key).collect();
+    for pod in pods {
         if let Some(series) = pod.guardrails.get(name) {
-            let seen = || known.contains(&digest::name(&pod.name));
-            if matches!(series, GuardrailSeries::Gauge(_)) {
-                continue;
-            }
-            check(series, seen())?;
+            check(series, lived.contains(&digest::name(&pod.name)))?;
         }
     }
     Ok(())

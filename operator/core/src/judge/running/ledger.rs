@@ -1,28 +1,30 @@
 //! One metric's settled columns: their differences, and the sums from which the one-off variance follows. New columns in, the
 //! metric's state at this look out; must never forget a column that was accepted.
 
+use super::Broken;
 use super::arm::Slots;
 use crate::judge::bake::{Bake, Now, Run, Terms};
 use crate::judge::num;
 
-/// Sums of the pods of one arm.
+/// Sums and numbers of the values of one arm's pods, by their place in the state of the arm.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Sums {
     /// The arm is measured as one.
     wide: bool,
     totals: Vec<f64>,
-    counts: Vec<u32>,
+    counts: Vec<u16>,
 }
 
 /// One metric's settled columns.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Ledger {
     metric: Box<str>,
-    columns: Vec<i64>,
+    /// The accepted columns, as stretches [from, to).
+    columns: Vec<(i64, i64)>,
+    /// D of each.
     d: Vec<f64>,
-    /// Sum of the values of each control region in the accepted columns.
+    /// Sum of the values of each control region in them.
     moved: Vec<f64>,
-    /// Each arm's pods, by their place in the state of the arm.
     arms: Vec<Sums>,
 }
 
@@ -51,19 +53,19 @@ impl Ledger {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.columns.len()
+        self.d.len()
     }
 
     pub(super) fn heap(&self) -> usize {
-        let arms = self.arms.iter().map(|a| {
-            a.totals.capacity() * size_of::<f64>() + a.counts.capacity() * size_of::<u32>()
-        });
+        let arm = |a: &Sums| {
+            a.totals.capacity() * size_of::<f64>() + a.counts.capacity() * size_of::<u16>()
+        };
         self.metric.len()
-            + self.columns.capacity() * size_of::<i64>()
+            + self.columns.capacity() * size_of::<(i64, i64)>()
             + self.d.capacity() * size_of::<f64>()
             + self.moved.capacity() * size_of::<f64>()
             + self.arms.capacity() * size_of::<Sums>()
-            + arms.sum::<usize>()
+            + self.arms.iter().map(arm).sum::<usize>()
     }
 
     /// The metric with the bake's columns added; those before `to` are settled. `slots` says where each arm keeps the pods
@@ -74,67 +76,78 @@ impl Ledger {
         terms: &Terms<'_>,
         to: i64,
         slots: &[Slots],
-    ) -> Run {
-        let (columns, d) = bake.differences_so_far();
-        let run = {
-            let mut all = self.clone();
-            all.add(bake, bake.end(), slots);
-            terms.judge(
-                [self.columns.as_slice(), columns].concat(),
-                [self.d.as_slice(), d].concat(),
-                &all.now(),
-            )
+    ) -> Result<Run, Broken> {
+        let (new, d) = bake.differences_so_far();
+        let settled = self.columns.iter().flat_map(|(from, to)| *from..*to);
+        let columns = settled.chain(new.iter().copied()).collect();
+        let d = [self.d.as_slice(), d].concat();
+        let m = num::real(d.len().max(1));
+        let moved = |place: usize| self.moved.get(place).copied().unwrap_or(0.0);
+        let regions = bake.moved().iter().enumerate();
+        let now = Now {
+            regions: regions
+                .map(|(i, values)| (moved(i) + values.iter().sum::<f64>()) / m)
+                .collect(),
+            effects: self
+                .arms
+                .iter()
+                .zip(bake.pod_sums(bake.end()))
+                .zip(slots)
+                .map(|((arm, pods), slots)| arm.with(&pods, slots).map(|sums| sums.means()))
+                .collect::<Result<_, _>>()?,
         };
-        self.add(bake, to, slots);
-        run
+        self.settle(bake, to, slots)?;
+        Ok(terms.judge(columns, d, &now))
     }
 
-    fn add(&mut self, bake: &Bake<'_>, to: i64, slots: &[Slots]) {
+    fn settle(&mut self, bake: &Bake<'_>, to: i64, slots: &[Slots]) -> Result<(), Broken> {
         let (columns, d) = bake.differences_so_far();
         let n = columns.partition_point(|c| *c < to);
-        self.columns.reserve_exact(n);
         self.d.reserve_exact(n);
-        self.columns.extend(columns.iter().take(n));
-        self.d.extend(d.iter().take(n));
+        for (column, d) in columns.iter().zip(d).take(n) {
+            match self.columns.last_mut() {
+                Some((_, to)) if *to == *column => *to += 1,
+                _ => self.columns.push((*column, *column + 1)),
+            }
+            self.d.push(*d);
+        }
         self.moved.resize(bake.moved().len(), 0.0);
         for (sum, values) in self.moved.iter_mut().zip(bake.moved()) {
             *sum += values.iter().take(n).sum::<f64>();
         }
         for ((arm, pods), slots) in self.arms.iter_mut().zip(bake.pod_sums(to)).zip(slots) {
-            arm.add(&pods, slots);
+            *arm = arm.with(&pods, slots)?;
         }
-    }
-
-    fn now(&self) -> Now {
-        let m = num::real(self.columns.len().max(1));
-        Now {
-            effects: self.arms.iter().map(Sums::means).collect(),
-            regions: self.moved.iter().map(|sum| sum / m).collect(),
-        }
+        Ok(())
     }
 }
 
 impl Sums {
-    fn add(&mut self, pods: &[(f64, usize)], slots: &[usize]) {
+    /// With the sums and numbers of a bake's pods added.
+    fn with(&self, pods: &[(f64, usize)], slots: &[usize]) -> Result<Self, Broken> {
+        let mut out = self.clone();
         let own = [0];
         let slots = if self.wide { own.as_slice() } else { slots };
-        let most = slots
-            .iter()
-            .max()
-            .map_or(0, |m| m + 1)
-            .max(self.totals.len());
-        self.totals.resize(most, 0.0);
-        self.counts.resize(most, 0);
+        let known = slots.iter().max().map_or(0, |m| m + 1);
+        let more = known.saturating_sub(out.totals.len());
+        out.totals.reserve_exact(more);
+        out.counts.reserve_exact(more);
+        out.totals.resize(out.totals.len() + more, 0.0);
+        out.counts.resize(out.counts.len() + more, 0);
         for ((sum, n), slot) in pods.iter().zip(slots) {
-            if let (Some(s), Some(c)) = (self.totals.get_mut(*slot), self.counts.get_mut(*slot)) {
-                *s += sum;
-                *c = c.saturating_add(u32::try_from(*n).unwrap_or(u32::MAX));
+            if let (Some(total), Some(count)) =
+                (out.totals.get_mut(*slot), out.counts.get_mut(*slot))
+            {
+                *total += sum;
+                let n = u16::try_from(*n).map_err(|_| Broken::Size)?;
+                *count = count.checked_add(n).ok_or(Broken::Size)?;
             }
         }
+        Ok(out)
     }
 
     fn means(&self) -> Vec<Option<f64>> {
-        let mean = |(sum, n): (&f64, &u32)| (*n > 0).then(|| sum / f64::from(*n));
+        let mean = |(sum, n): (&f64, &u16)| (*n > 0).then(|| sum / f64::from(*n));
         self.totals.iter().zip(&self.counts).map(mean).collect()
     }
 }

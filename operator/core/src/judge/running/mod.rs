@@ -323,7 +323,7 @@ impl Running {
             },
         };
         let ledgers = &mut self.metrics;
-        let mut moved = false;
+        let mut broken = None;
         let runs = measure::metrics(&scene, &mut |rule, metric, after| {
             let bake = Bake::new(rule, metric, after);
             let terms = Terms {
@@ -344,11 +344,19 @@ impl Running {
                 ledgers.push(Ledger::new(&rule.name, &wide));
             }
             let ledger = ledgers.iter_mut().find(|l| l.is_of(&rule.name))?;
-            moved |= !ledger.is_wide(&wide);
-            Some(ledger.look(&bake, &terms, to, slots))
+            if !ledger.is_wide(&wide) {
+                broken = broken.or(Some(Broken::Guardrail));
+            }
+            match ledger.look(&bake, &terms, to, slots) {
+                Ok(run) => Some(run),
+                Err(why) => {
+                    broken = Some(why);
+                    None
+                }
+            }
         });
-        if moved {
-            return Err(Broken::Guardrail);
+        if let Some(why) = broken {
+            return Err(why);
         }
         if self.metrics.iter().any(|l| l.len() > MOST) {
             return Err(Broken::Size);
