@@ -17,8 +17,15 @@ impl Look {
     pub fn sentence(&self) -> String {
         let ratio = self.numbers.first().filter(|n| n.blocks > 0);
         let measured = ratio.map_or_else(String::new, |n| {
+            // The peak is a price that people want to see even where they accept it.
+            let about = self.reason.about.as_deref();
+            let others = self.numbers.iter().skip(1).filter(|n| n.blocks > 0);
+            let shown = others.filter(|n| n.metric == "peak" || Some(n.metric.as_str()) == about);
+            let others: String = shown
+                .map(|n| format!(", {} by {}", n.metric, percent(n.theta)))
+                .collect();
             format!(
-                "; the ratio changed by {} over {} blocks",
+                "; the ratio changed by {} over {} blocks{others}",
                 percent(n.theta),
                 n.blocks
             )
