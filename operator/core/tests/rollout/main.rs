@@ -7,5 +7,6 @@
     reason = "a simulation stops at what it did not expect"
 )]
 
+mod evidence;
 mod sim;
 mod story;
