@@ -13,7 +13,7 @@ mod world;
 
 use good::{good, judge, said};
 use heapfleet_core::judge::{
-    Guardrail, GuardrailKind, GuardrailSeries, LookInput, Series, Settings,
+    Guardrail, GuardrailKind, GuardrailSeries, LookInput, Series, Settings, Verdict,
 };
 use world::pods;
 
@@ -163,4 +163,40 @@ fn counts_guard() {
         }
     });
     assert_eq!(said(&judge(&settings, &input)), "Pass(NonInferior)");
+}
+
+/// T-8: the order in which the owner names guardrails changes no verdict, and each has its share of the error either way.
+#[test]
+fn the_order_of_guardrails_changes_nothing() {
+    for (slow, want) in [(1.0, Verdict::Pass), (1.2, Verdict::Fail)] {
+        let (mut settings, mut input) =
+            guarded(GuardrailKind::Continuous, 0.10, &|canary, requests| {
+                GuardrailSeries::Quotient {
+                    numerator: scaled(requests, if canary { slow } else { 1.0 }),
+                    denominator: scaled(requests, 1.0),
+                }
+            });
+        for name in ["a", "z"] {
+            settings.guardrails.push(Guardrail {
+                name: name.to_owned(),
+                ..settings.guardrails[0].clone()
+            });
+            for pod in pods(&mut input) {
+                let mut flat = pod.rss.clone();
+                world::map(&mut flat, |(t, _)| (t, 1.0));
+                pod.guardrails
+                    .insert(name.to_owned(), GuardrailSeries::Gauge(flat));
+            }
+        }
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            settings.guardrails.rotate_left(1);
+            let look = judge(&settings, &input);
+            let mut numbers = look.numbers.clone();
+            numbers.sort_by(|a, b| a.metric.cmp(&b.metric));
+            assert_eq!(look.verdict, want, "{}", look.sentence());
+            seen.push((look.reason, numbers));
+        }
+        assert!(seen.windows(2).all(|pair| pair[0] == pair[1]));
+    }
 }
