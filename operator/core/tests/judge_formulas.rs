@@ -284,3 +284,18 @@ fn the_last_hour_must_agree() {
         assert_eq!(w.crosses, fails, "{recent}: {w:?}");
     }
 }
+
+/// R4: half of the evidence that a rollback needs must remain without the loudest pod, of E or of the line.
+#[test]
+fn half_of_the_evidence_must_remain() {
+    let rule = Rule::ratio(0.03);
+    let (omega2, tau2) = (1e-4, 1.6e-4);
+    let survives = |theta: f64, m: usize| verdict::survives(&rule, &vec![theta; m], omega2, tau2);
+    // With many blocks B is (theta - tolerance) / tau; half of 2.43 needs 0.0254 above ln 1.01.
+    for (theta, keeps) in [(0.0256, true), (0.0250, false), (0.0, false), (0.2, true)] {
+        let line = evidence::line(theta - rule.tolerance, 2000, omega2, tau2);
+        assert_eq!(line >= 0.5 * rule.line_needed(), keeps, "{theta}: {line}");
+        assert_eq!(survives(theta, 2000), keeps, "{theta}");
+    }
+    assert!(!verdict::survives(&rule, &[], omega2, tau2));
+}

@@ -1,7 +1,11 @@
 //! How often the judge is wrong and how soon it is right, on made bakes of a day with a look every quarter of an hour: T-81 and
 //! T-82 on block values of the ratio. The whole study, with samples, all metrics and a look every block, is the example
 //! `study`.
-#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::unwrap_in_result,
+    reason = "a test stops at what it did not expect"
+)]
 
 #[path = "judge/world.rs"]
 #[expect(dead_code, reason = "only its random numbers are needed here")]
@@ -137,8 +141,8 @@ fn rolled_back(pods: u32, effect: f64, (every, until): (i64, i64), seed: u64) ->
     let bake = Bake::new(&rule, &frozen, &told);
     let mut looks = (1..=until / every).map(|i| i * every);
     looks.find(|block| {
-        let seen = bake.at(DAY + block).weighed;
-        seen.crosses && seen.survives
+        let weighed = bake.at(DAY + block).weighed;
+        weighed.crosses && weighed.survives
     })
 }
 

@@ -1,9 +1,4 @@
 //! The four source changes, with the verdicts that the specification gives them and the sentence that a person reads.
-#![expect(
-    clippy::indexing_slicing,
-    reason = "a test stops at what it did not expect"
-)]
-
 #[path = "judge/good.rs"]
 #[expect(dead_code, reason = "other tests need the rest of it")]
 mod good;

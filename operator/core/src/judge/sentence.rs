@@ -21,14 +21,18 @@ impl Look {
             let about = self.reason.about.as_deref();
             let others = self.numbers.iter().skip(1).filter(|n| n.blocks > 0);
             let shown = others.filter(|n| n.metric == "peak" || Some(n.metric.as_str()) == about);
-            let others: String = shown
-                .map(|n| format!(", {} by {}", n.metric, percent(n.theta)))
-                .collect();
-            format!(
-                "; the ratio changed by {} over {} blocks{others}",
+            let mut text = format!(
+                "; the ratio changed by {} over {} blocks",
                 percent(n.theta),
                 n.blocks
-            )
+            );
+            for n in shown {
+                text.push_str(", ");
+                text.push_str(&n.metric);
+                text.push_str(" by ");
+                text.push_str(&percent(n.theta));
+            }
+            text
         });
         let about = |text: &str| match &self.reason.about {
             Some(about) => format!("{text} ({about})"),

@@ -49,23 +49,16 @@ fn happenings() -> impl Strategy<Value = Vec<(u32, Happening)>> {
 
 fn happen(sim: &mut Sim, what: Happening) {
     let now = sim.now.as_duration().as_secs_f64();
-    let verb = match what {
-        Happening::Abort => Some(Verb::Abort),
-        Happening::Pause => Some(Verb::Pause),
-        Happening::GoOn => Some(Verb::Run),
-        _ => None,
-    };
-    // Nobody takes an abort back.
-    if let (Some(verb), Some(attempt)) = (verb, sim.attempts.last_mut())
-        && attempt.state != Verb::Abort
-    {
-        attempt.state = verb;
-    }
     match what {
+        Happening::Abort => ask(sim, Verb::Abort),
+        Happening::Pause => ask(sim, Verb::Pause),
         Happening::OtherPlan => sim.intent = Ok(plan("mimalloc")),
         Happening::Delete => sim.policy.deleting = true,
         Happening::Suspend => sim.policy.suspend = true,
-        Happening::GoOn => sim.policy.suspend = false,
+        Happening::GoOn => {
+            sim.policy.suspend = false;
+            ask(sim, Verb::Run);
+        }
         Happening::Prometheus(there) => sim.region("ore").prometheus = there,
         Happening::Api(there) => sim.region("ore").reachable = there,
         Happening::LoseActs(lost) => sim.lose_acts = lost,
@@ -76,7 +69,15 @@ fn happen(sim: &mut Sim, what: Happening) {
                 region.evict(&uid, now);
             }
         }
-        Happening::Abort | Happening::Pause => {}
+    }
+}
+
+/// Sets the newest attempt's verb; nobody takes an abort back.
+fn ask(sim: &mut Sim, verb: Verb) {
+    if let Some(attempt) = sim.attempts.last_mut()
+        && attempt.state != Verb::Abort
+    {
+        attempt.state = verb;
     }
 }
 
