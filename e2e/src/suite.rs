@@ -9,6 +9,9 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::demo::{cargo_command, workspace};
 
+/// How long the fuzz target of the judge runs, as its engine is told. It says every ten seconds how far it is.
+const FUZZ: (&str, &str) = ("BOLERO_RANDOM_TEST_TIME_MS", "60000");
+
 /// Counts of finished tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
@@ -43,13 +46,14 @@ impl Counts {
 }
 
 /// Runs `cargo test` over the workspace, one test program after the other, and prints its output as it comes; the last
-/// line is `N passed, N failed`.
+/// line is `N passed, N failed`. The fuzz target, some seconds long in a plain `cargo test`, runs for a minute.
 ///
 /// # Errors
 /// When a test failed, was ignored, or cargo itself failed.
 pub fn run() -> Result<()> {
     let mut child = cargo_command(&workspace()?)
         .args(["test", "--workspace", "--locked", "--no-fail-fast"])
+        .env(FUZZ.0, FUZZ.1)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()

@@ -258,3 +258,44 @@ fn unsound_noise_is_never_weighed() {
         assert!(!verdict::weigh(&rule, &d, omega2, tau2, 0.0).enough);
     }
 }
+
+/// R2: evidence from hours ago is no rollback when the last hour is within the tolerance again. R3: where only a drift or an
+/// onset speaks, the last hour must stand out by itself: a large gain that fades is no regression.
+#[test]
+fn the_last_hour_must_agree() {
+    let rule = Rule::ratio(0.03);
+    let (omega2, tau2) = (1e-4, 1.6e-4);
+    let weighed = |parts: &[(f64, usize)]| {
+        let d: Vec<f64> = parts.iter().flat_map(|(y, n)| vec![*y; *n]).collect();
+        verdict::weigh(&rule, &d, omega2, tau2, 0.0)
+    };
+    for (recent, fails) in [(0.12, true), (0.012, true), (0.009, false), (-0.1, false)] {
+        let w = weighed(&[(0.12, 120), (recent, 12)]);
+        assert!(w.line > rule.line_needed(), "{recent}: {w:?}");
+        assert_eq!(w.crosses, fails, "{recent}: {w:?}");
+    }
+    // tolerance + 2.326 √(τ² + ω²/12) is 0.040.
+    for (recent, fails) in [(0.045, true), (0.035, false), (0.015, false)] {
+        let w = weighed(&[(-0.3, 60), (recent, 24)]);
+        assert!(
+            w.log_e > rule.log_e_needed() && w.line < 0.0,
+            "{recent}: {w:?}"
+        );
+        assert_eq!(w.crosses, fails, "{recent}: {w:?}");
+    }
+}
+
+/// R4: half of the evidence that a rollback needs must remain without the loudest pod, of E or of the line.
+#[test]
+fn half_of_the_evidence_must_remain() {
+    let rule = Rule::ratio(0.03);
+    let (omega2, tau2) = (1e-4, 1.6e-4);
+    let survives = |theta: f64, m: usize| verdict::survives(&rule, &vec![theta; m], omega2, tau2);
+    // With many blocks B is (theta - tolerance) / tau; half of 2.43 needs 0.0254 above ln 1.01.
+    for (theta, keeps) in [(0.0256, true), (0.0250, false), (0.0, false), (0.2, true)] {
+        let line = evidence::line(theta - rule.tolerance, 2000, omega2, tau2);
+        assert_eq!(line >= 0.5 * rule.line_needed(), keeps, "{theta}: {line}");
+        assert_eq!(survives(theta, 2000), keeps, "{theta}");
+    }
+    assert!(!verdict::survives(&rule, &[], omega2, tau2));
+}

@@ -57,11 +57,22 @@ pub struct FrozenMetric {
 impl FrozenMetric {
     /// Are the stored numbers fit to judge by?
     pub fn is_sound(&self) -> bool {
-        self.omega2.is_finite()
+        // Logarithms of floats stay far below these, and what is computed from such numbers stays finite.
+        let log = |v: &f64| v.abs() <= 1e4;
+        let square = |v: f64| (0.0..=1e12).contains(&v);
+        let centres = |c: &Centre| match c {
+            Centre::Pods(pods) => pods.values().all(log),
+            Centre::Arm(centre) => log(centre),
+        };
+        square(self.omega2)
             && self.omega2 > 0.0
             && self.accepted > 0
             && matches!(self.profile.len(), 1 | 3 | 5)
-            && self.profile.iter().all(|v| v.is_finite())
+            && self.profile.iter().all(log)
+            && self.centres.values().all(centres)
+            && [self.lagged, self.lottery.0, self.lottery.1]
+                .into_iter()
+                .all(square)
     }
 
     /// The profile at a time of day (seconds since the epoch).

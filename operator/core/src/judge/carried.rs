@@ -78,8 +78,7 @@ impl Frozen {
     /// Can this be judged by?
     pub fn is_sound(&self) -> bool {
         self.version == FROZEN_VERSION
-            && self.sigma0.is_finite()
-            && self.sigma0 >= 0.0
+            && (0.0..=1e4).contains(&self.sigma0)
             && self.metric("ratio").is_some()
     }
 }

@@ -222,10 +222,17 @@ impl Scene<'_, '_> {
                     }
                 }
             }
-            (!known.is_empty()).then(|| LoadBaseline {
+            let base = LoadBaseline {
                 mean: num::mean(&known),
                 hours: hours.into_iter().map(|(h, v)| (h, num::mean(&v))).collect(),
-            })
+            };
+            // Sums of finite numbers may leave the range of floats, and what is not finite cannot be stored.
+            let finite = base
+                .hours
+                .values()
+                .chain([&base.mean])
+                .all(|v| v.is_finite());
+            (!known.is_empty() && finite).then_some(base)
         };
         let arms = self.period.arms.iter();
         arms.filter_map(|a| of(a).map(|l| (a.region().to_owned(), l)))
@@ -256,6 +263,9 @@ impl Scene<'_, '_> {
                         rate: tally.rate(),
                         dispersion: counts::dispersion(&per_block),
                     };
+                    if !(count.rate.is_finite() && count.dispersion.is_finite()) {
+                        continue;
+                    }
                     out.entry(rule.name.clone())
                         .or_default()
                         .insert(arm.region.clone(), count);

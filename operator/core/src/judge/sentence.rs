@@ -17,11 +17,22 @@ impl Look {
     pub fn sentence(&self) -> String {
         let ratio = self.numbers.first().filter(|n| n.blocks > 0);
         let measured = ratio.map_or_else(String::new, |n| {
-            format!(
+            // The peak is a price that people want to see even where they accept it.
+            let about = self.reason.about.as_deref();
+            let others = self.numbers.iter().skip(1).filter(|n| n.blocks > 0);
+            let shown = others.filter(|n| n.metric == "peak" || Some(n.metric.as_str()) == about);
+            let mut text = format!(
                 "; the ratio changed by {} over {} blocks",
                 percent(n.theta),
                 n.blocks
-            )
+            );
+            for n in shown {
+                text.push_str(", ");
+                text.push_str(&n.metric);
+                text.push_str(" by ");
+                text.push_str(&percent(n.theta));
+            }
+            text
         });
         let about = |text: &str| match &self.reason.about {
             Some(about) => format!("{text} ({about})"),

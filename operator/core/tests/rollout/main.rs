@@ -7,6 +7,7 @@
     reason = "a simulation stops at what it did not expect"
 )]
 
+mod evidence;
 mod judging;
 mod sim;
 mod story;

@@ -14,7 +14,7 @@ use heapfleet_core::plan::{
     Allocator, Delivery, Limit, OnExisting, OnRegression, OnUnreachable, Plan, Platform,
     RegressionAction, Scope, Target, Wave,
 };
-use heapfleet_core::rollout::Outcome;
+use heapfleet_core::rollout::{Outcome, RegionState};
 use heapfleet_core::world::{
     Attempt, ClusterView, Journal, JournalStage, Metrics, MetricsNeed, Node, Pod, PodSeries,
     Policy, Refusal, RegionView, Revision, SeriesId, Unseen, Verb, Workload, World,
@@ -72,6 +72,8 @@ pub(crate) struct Sim {
     /// Acts that are lost although they were decided: the process was killed after the commit.
     pub lose_acts: bool,
     pub deleted: bool,
+    /// Old observations that are answered instead of what is there.
+    pub replayed: BTreeMap<Region, ClusterView>,
 }
 
 pub(crate) fn id() -> WorkloadId {
@@ -204,6 +206,7 @@ impl Sim {
             log: Vec::new(),
             lose_acts: false,
             deleted: false,
+            replayed: BTreeMap::new(),
         }
     }
 
@@ -272,6 +275,17 @@ impl Sim {
         }
     }
 
+    /// A region's state in the newest attempt.
+    pub(crate) fn state(&self, name: &str) -> Option<&RegionState> {
+        let position = self.attempts.last()?.position.as_ref()?;
+        position.regions.get(&Region::new(name))
+    }
+
+    /// Whether an event of that reason was told.
+    pub(crate) fn told(&self, reason: &str) -> bool {
+        self.log.iter().any(|line| line.starts_with(reason))
+    }
+
     pub(crate) fn outcome(&self) -> Option<Outcome> {
         let position = self.attempts.last()?.position.as_ref()?;
         position.ending.as_ref().map(|ending| ending.outcome)
@@ -279,7 +293,9 @@ impl Sim {
 
     pub(crate) fn world(&self) -> World {
         let regions = self.regions.iter().map(|(name, region)| {
-            let cluster = if region.reachable {
+            let cluster = if let Some(old) = self.replayed.get(name) {
+                Ok(old.clone())
+            } else if region.reachable {
                 Ok(region.view(name, seconds(self.now)))
             } else {
                 Err(Unseen {

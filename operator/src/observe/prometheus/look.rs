@@ -12,7 +12,7 @@ use heapfleet_core::world::{Metrics, PodSeries, SeriesId};
 use super::answer::RawSeries;
 use super::client::Prometheus;
 use super::error::PrometheusError;
-use super::merge::{one_line, seconds};
+use super::place::place;
 use super::promql::{Label, Matchers, Pattern, Query};
 use crate::clusters::Refused;
 use crate::observe::series::{
@@ -48,23 +48,29 @@ pub struct Ask<'a> {
 }
 
 /// One line of samples that is to be read.
-struct Line {
-    part: Part,
+pub(super) struct Line {
+    /// Where its samples go.
+    pub(super) part: Part,
     /// The label that holds the pod's name.
-    pod_label: String,
-    by_container: bool,
-    aggregate: Aggregate,
+    pub(super) pod_label: String,
+    /// Whether it has a label `container` that names the judged one.
+    pub(super) by_container: bool,
+    /// How several series of one pod become one.
+    pub(super) aggregate: Aggregate,
     query: Query,
     form: Form,
     /// How far the times of the answer are moved, milliseconds.
-    shift: i64,
+    pub(super) shift: i64,
 }
 
 /// Where samples go.
 #[derive(Clone)]
-enum Part {
+pub(super) enum Part {
+    /// To one judged series.
     Series(SeriesId),
+    /// To the proofs of the allocator.
     Proof,
+    /// To the start times.
     Start,
 }
 
@@ -99,7 +105,10 @@ pub async fn look(prometheus: &Prometheus, ask: &Ask<'_>) -> Result<Metrics, Pro
         })??;
     let mut pods: BTreeMap<String, PodSeries> = BTreeMap::new();
     for (line, series) in lines.iter().zip(&read) {
-        place(ask, line, series, &mut pods);
+        place(ask, line, series, &mut pods).map_err(|because| PrometheusError::Answer {
+            who: prometheus.who().to_owned(),
+            because,
+        })?;
     }
     Ok(Metrics { pods })
 }
@@ -317,80 +326,6 @@ impl<'a> Joined<'a> {
             })
             .collect()
     }
-}
-
-/// Puts a line's samples to the pods that they are of.
-fn place(ask: &Ask<'_>, line: &Line, all: &[RawSeries], pods: &mut BTreeMap<String, PodSeries>) {
-    let mut by_pod: BTreeMap<&str, Vec<&RawSeries>> = BTreeMap::new();
-    for series in all.iter().filter(|series| !series.samples.is_empty()) {
-        let Some(pod) = series.labels.get(&line.pod_label) else {
-            continue;
-        };
-        if is_meant(ask, line, series, pod) {
-            by_pod.entry(pod).or_default().push(series);
-        }
-    }
-    for (pod, series) in by_pod {
-        let into = pods.entry(pod.to_owned()).or_default();
-        match &line.part {
-            Part::Series(id) => {
-                let mut samples = one_line(series, line.aggregate);
-                if line.shift != 0 {
-                    let shift = seconds(line.shift);
-                    for (at, _) in &mut samples {
-                        *at += shift;
-                    }
-                }
-                into.series.insert(id.clone(), samples);
-            }
-            Part::Proof => proofs(&series, &mut into.allocators),
-            Part::Start => into.starts = starts(&series),
-        }
-    }
-}
-
-fn is_meant(ask: &Ask<'_>, line: &Line, series: &RawSeries, pod: &str) -> bool {
-    let judged = match ask.known.get(pod) {
-        Some(owner) => ask.workloads.get(owner),
-        None => ask
-            .workloads
-            .iter()
-            .find(|(id, _)| id.names_pod(pod))
-            .map(|(_, name)| name),
-    };
-    judged.is_some_and(|name| !line.by_container || series.labels.get("container") == Some(name))
-}
-
-/// The newest sample of each allocator that was seen in the process.
-fn proofs(series: &[&RawSeries], into: &mut BTreeMap<String, f64>) {
-    for one in series {
-        let Some(allocator) = one.labels.get("allocator") else {
-            continue;
-        };
-        let newest = one
-            .samples
-            .iter()
-            .filter(|(_, value)| *value > 0.5)
-            .map(|(at, _)| *at)
-            .max();
-        if let Some(at) = newest {
-            let held = into.entry(allocator.clone()).or_insert(f64::NEG_INFINITY);
-            *held = held.max(seconds(at));
-        }
-    }
-}
-
-/// Distinct start times, ascending. The probe reckons them from the boot time and ticks, so that one start can be seen
-/// a few hundredths apart; no container restarts that fast.
-fn starts(series: &[&RawSeries]) -> Vec<f64> {
-    let mut all: Vec<f64> = series
-        .iter()
-        .flat_map(|one| one.samples.iter().map(|(_, value)| *value))
-        .filter(|value| *value > 0.0)
-        .collect();
-    all.sort_by(f64::total_cmp);
-    all.dedup_by(|later, earlier| *later - *earlier < 0.1);
-    all
 }
 
 fn millis(duration: Duration) -> i64 {

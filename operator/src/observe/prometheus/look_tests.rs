@@ -440,6 +440,63 @@ async fn raw_queries_need_the_regions_leave_and_get_their_scope() {
     );
 }
 
+/// What a look says of an answer to the query of `metric`; the others find nothing.
+async fn says_of(metric: &'static str, result: String, raw: bool) -> String {
+    let server = answering(move |asked| {
+        if asked.query.contains(metric) {
+            return matrix(&result);
+        }
+        matrix("")
+    })
+    .await;
+    let mut scene = Scene::new();
+    if raw {
+        scene.spec.judged[1].1.source = Source::Raw("max(cache_bytes{$matchers})".to_owned());
+    }
+    let ask = Ask {
+        allow_raw: raw,
+        ..scene.ask(60)
+    };
+    let error = look(&at(&server), &ask).await.unwrap_err();
+    assert_eq!(error.class(), Class::Invalid);
+    error.to_string()
+}
+
+/// T-4: a label of the declared set is missing.
+#[tokio::test]
+async fn a_series_of_no_pod_is_an_error_with_examples() {
+    let series: Vec<String> = (0..7)
+        .map(|i| one(&format!(r#""zone":"z{i}""#), r#"[1699999990,"1"]"#))
+        .collect();
+    assert_eq!(
+        says_of("cache_bytes", series.join(","), true).await,
+        "Prometheus of region nrt: spec.analysis.cache: 7 series without the label pod, such as {zone=\"z0\"}, {zone=\"z1\"}, \
+         {zone=\"z2\"}, {zone=\"z3\"}, {zone=\"z4\"}, …; keep the label in the query, as with `by (pod)`, or set podLabel"
+    );
+    let empty = one(r#""pod":"""#, r#"[1699999990,"1"]"#);
+    let said = says_of("heapfleet_probe_rss_bytes", empty, false).await;
+    assert!(
+        said.contains("spec.analysis.rss: 1 series without the label pod"),
+        "{said}"
+    );
+}
+
+/// T-6: more than the declared series is never "take one of them".
+#[tokio::test]
+async fn two_things_scraped_at_once_in_one_pod_are_an_error() {
+    let samples: Vec<String> = (0..20)
+        .map(|i| format!(r#"[{},"{i}"]"#, 1_699_999_950 + i))
+        .collect();
+    let pod = r#""pod":"trace-6d5c7f8b9d-x7k2p""#;
+    let of = |target: &str| one(&format!("{pod},{target}"), &samples.join(","));
+    let both = [of(r#""instance":"a:1""#), of(r#""instance":"a:2""#)].join(",");
+    assert_eq!(
+        says_of("cache_bytes", both, false).await,
+        "Prometheus of region nrt: spec.analysis.cache: 1 pods have series of two targets at once: \
+         trace-6d5c7f8b9d-x7k2p (instance=\"a:1\" and instance=\"a:2\"); add matchers that leave one"
+    );
+}
+
 async fn fails_with(reply: ResponseTemplate) -> PrometheusError {
     let server = answering(move |_| reply.clone()).await;
     look(&at(&server), &Scene::new().ask(60)).await.unwrap_err()

@@ -16,6 +16,10 @@ const SCRAPE: [&str; 7] = [
     "uid",
     "endpoint",
 ];
+/// Labels that name what was scraped. Of two such things at one time only one can be meant.
+const TARGET: [&str; 2] = ["instance", "container"];
+/// So many samples on both sides make two targets stand side by side; fewer are the edge of a handover.
+const SIDE_BY_SIDE: usize = 3;
 /// A gap of so many usual distances ends a run of samples.
 const GAP: i64 = 5;
 
@@ -60,6 +64,54 @@ pub(super) fn one_line<'a>(
     line.into_iter()
         .map(|(at, value)| (seconds(at), value))
         .collect()
+}
+
+/// The first two targets, as label and value, that were scraped side by side; `None` where each instant has one. Several
+/// series of one target are what the aggregate is for, several scrapers of one target are [`one_line`]'s affair, and targets
+/// that follow each other are lives of one name.
+pub(super) fn two_targets<'a>(
+    series: impl IntoIterator<Item = &'a RawSeries>,
+) -> Option<(String, String)> {
+    let mut targets: BTreeMap<[&str; 2], BTreeMap<i64, f64>> = BTreeMap::new();
+    for one in series {
+        let key = TARGET.map(|label| one.labels.get(label).map_or("", String::as_str));
+        let line = targets.entry(key).or_default();
+        line.extend(one.samples.iter().copied());
+    }
+    if targets.len() < 2 {
+        return None;
+    }
+    let stretches: Vec<_> = targets
+        .into_iter()
+        .flat_map(|(key, line)| runs(line).into_iter().map(move |run| (key, run)))
+        .collect();
+    let (a, b) = stretches.iter().enumerate().find_map(|(i, (a, mine))| {
+        let later = stretches.iter().skip(i + 1);
+        later
+            .filter(|(b, _)| a != b)
+            .find(|(_, other)| within(mine, other) && within(other, mine))
+            .map(|(b, _)| (a, b))
+    })?;
+    let told = |one: &[&str; 2], other: &[&str; 2]| {
+        let apart = TARGET.iter().zip(one.iter().zip(other));
+        apart
+            .filter(|(_, (mine, theirs))| mine != theirs)
+            .map(|(label, (mine, _))| format!("{label}={mine:?}"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    Some((told(a, b), told(b, a)))
+}
+
+/// Whether enough of the samples lie in the time of the other run.
+fn within(samples: &[(i64, f64)], run: &[(i64, f64)]) -> bool {
+    let (Some((first, _)), Some((last, _))) = (run.first(), run.last()) else {
+        return false;
+    };
+    let inside = samples
+        .iter()
+        .filter(|(at, _)| (*first..=*last).contains(at));
+    inside.count() >= SIDE_BY_SIDE
 }
 
 /// Stretches without a gap.
@@ -172,6 +224,64 @@ mod tests {
             one_line([&b, &a], Aggregate::Sum),
             [(1.0, 1.0), (2.0, 1.0), (60.0, 2.0), (61.0, 2.0)]
         );
+    }
+
+    #[test]
+    fn only_targets_side_by_side_are_two() {
+        let every = |from: i64, count: i64| -> Vec<(i64, f64)> {
+            (0..count).map(|i| ((from + i) * 1_000, 5.0)).collect()
+        };
+        let of = |labels: &[(&str, &str)], from, count| series(labels, &every(from, count));
+        let one = of(&[("instance", "10.0.0.1:80"), ("container", "a")], 0, 100);
+        for (other, labels) in [
+            // The same target twice, by two scrapers or two jobs.
+            (
+                0,
+                [
+                    ("instance", "10.0.0.1:80"),
+                    ("container", "a"),
+                    ("replica", "b"),
+                ],
+            ),
+            (
+                0,
+                [
+                    ("instance", "10.0.0.1:80"),
+                    ("container", "a"),
+                    ("job", "c"),
+                ],
+            ),
+            // The next life of the name, at another address; a handover may overlap by a scrape.
+            (
+                98,
+                [("instance", "10.0.0.2:80"), ("container", "a"), ("job", "")],
+            ),
+        ] {
+            assert_eq!(two_targets([&one, &of(&labels, other, 100)]), None);
+        }
+        let elsewhere = of(&[("instance", "10.0.0.1:90"), ("container", "a")], 90, 100);
+        assert_eq!(
+            two_targets([&one, &elsewhere]),
+            Some((
+                "instance=\"10.0.0.1:80\"".to_owned(),
+                "instance=\"10.0.0.1:90\"".to_owned()
+            ))
+        );
+        // Whole pods beside their containers, as the kubelet has them.
+        let pod = of(&[("instance", "10.0.0.1:80")], 0, 100);
+        assert_eq!(
+            two_targets([&one, &pod]),
+            Some(("container=\"\"".to_owned(), "container=\"a\"".to_owned()))
+        );
+        // Between the two lives of one address another one had the name: each instant has one target.
+        let mut twice = every(0, 100);
+        twice.extend(every(300, 100));
+        let back = series(&[("instance", "10.0.0.1:80")], &twice);
+        assert_eq!(
+            two_targets([&back, &of(&[("instance", "10.0.0.2:80")], 150, 100)]),
+            None
+        );
+        assert_eq!(two_targets([]), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod look;
 #[cfg(test)]
 mod look_tests;
 mod merge;
+mod place;
 mod promql;
 
 pub use client::{Limits, Prometheus};

@@ -1,0 +1,307 @@
+//! Thresholds: gates at theirs and just beyond, hard limits, what settings make of the rules' numbers, and every term of the
+//! one-off variance.
+
+#[path = "judge/good.rs"]
+mod good;
+#[path = "judge/world.rs"]
+#[expect(dead_code, reason = "other tests need the rest of it")]
+mod world;
+
+use good::{good, judge, said};
+use heapfleet_core::judge::gates::{self, ArmFacts, Churn, Facts};
+use heapfleet_core::judge::noise::{self, OneOff};
+use heapfleet_core::judge::rule::{self, Rule};
+use heapfleet_core::judge::{
+    Code, ControlRuns, Guardrail, GuardrailKind, Identity, Series, Settings, Verdict,
+};
+use world::{BLOCK, map};
+
+/// Facts that close no gate.
+fn open() -> Facts {
+    let arm = || ArmFacts {
+        reported: true,
+        pods: 10,
+        expected: 10,
+        version: Some("v".to_owned()),
+        verified: true,
+        full: true,
+        evicting: true,
+        ..ArmFacts::default()
+    };
+    Facts {
+        canary: arm(),
+        controls: vec![arm(), arm()],
+        baseline: true,
+        load: Some(1.0),
+        blocks: 3,
+        churn: Churn::Turnovers(1.0, 1.0),
+    }
+}
+
+/// The gates that one change closes.
+fn closed(change: &dyn Fn(&mut Facts)) -> Vec<Code> {
+    let mut facts = open();
+    change(&mut facts);
+    gates::closed(&facts)
+}
+
+/// Every gate at its threshold and just beyond.
+#[test]
+fn gates_at_their_thresholds() {
+    assert_eq!(gates::closed(&open()), []);
+    for (load, shut) in [
+        (1.25, false),
+        (0.8, false),
+        (1.26, true),
+        (0.79, true),
+        (f64::NAN, true),
+    ] {
+        assert_eq!(
+            !closed(&|f| f.load = Some(load)).is_empty(),
+            shut,
+            "load {load}"
+        );
+    }
+    for (age, shut) in [(6.0, false), (7.0, true), (f64::INFINITY, true)] {
+        let codes = closed(&|f| f.controls[1].age_blocks = age);
+        assert_eq!(codes.contains(&Code::StaleData), shut, "age {age}");
+    }
+    for (stuck, shut) in [(4, false), (5, true)] {
+        let codes = closed(&|f| f.canary.stuck = stuck);
+        assert_eq!(codes.contains(&Code::StuckExporter), shut, "stuck {stuck}");
+    }
+    for (pods, shut) in [(6, false), (5, true)] {
+        let codes = closed(&|f| f.controls[0].pods = pods);
+        assert_eq!(codes.contains(&Code::LowCoverage), shut, "pods {pods}");
+    }
+    for (blocks, shut) in [(3, false), (2, true)] {
+        let codes = closed(&|f| f.blocks = blocks);
+        assert_eq!(
+            codes.contains(&Code::TooFewSamples),
+            shut,
+            "blocks {blocks}"
+        );
+    }
+}
+
+/// Churn, fill and coverage at their thresholds.
+#[test]
+fn churn_and_fill_at_their_thresholds() {
+    for (churn, shut) in [
+        // A quarter of its own, half of the control's, and three are enough.
+        (Churn::Turnovers(0.25, 0.5), None),
+        (Churn::Turnovers(0.24, 0.1), Some(Code::ChurnParity)),
+        (Churn::Turnovers(1.0, 2.0), None),
+        (Churn::Turnovers(0.99, 2.0), Some(Code::ChurnParity)),
+        (Churn::Turnovers(3.0, 100.0), None),
+        (Churn::Turnovers(2.99, 100.0), Some(Code::ChurnParity)),
+        (Churn::Turnovers(50.0, 1.0), None),
+        (Churn::Ages(1.09, 1.0), None),
+        (Churn::Ages(1.11, 1.0), Some(Code::ChurnParity)),
+        (Churn::Ages(0.89, 1.0), Some(Code::ChurnParity)),
+        (Churn::Unknowable, Some(Code::ChurnUnknown)),
+        (Churn::Missing, Some(Code::ChurnParity)),
+    ] {
+        let codes = closed(&|f| f.churn = churn);
+        assert_eq!(codes.first().copied(), shut, "{churn:?}");
+    }
+    for (fill, was, full) in [
+        (0.95, false, true),
+        (0.949, false, false),
+        (0.90, true, true),
+        (0.899, true, false),
+    ] {
+        assert_eq!(gates::is_full(fill, was), full, "{fill} {was}");
+    }
+    for (expected, least) in [(0, 1), (1, 1), (2, 2), (3, 2), (5, 3), (10, 6)] {
+        assert_eq!(gates::quorum(expected), least, "{expected}");
+    }
+}
+
+/// The order in which closed gates are told is that of the specification.
+#[test]
+fn the_first_closed_gate_is_told() {
+    let nothing = gates::closed(&Facts::default());
+    assert_eq!(
+        nothing,
+        [
+            Code::NoCanaryData,
+            Code::NoControlData,
+            Code::NoBaseline,
+            Code::VersionMismatch,
+            Code::AllocatorUnverified,
+            Code::CacheNotFull,
+            Code::NotEvicting,
+            Code::LoadUnsteady,
+            Code::TooFewSamples,
+            Code::ChurnParity,
+        ]
+    );
+    let ordered: Vec<usize> = nothing
+        .iter()
+        .filter_map(|code| Code::ALL.iter().position(|c| c == code))
+        .collect();
+    assert!(ordered.is_sorted());
+}
+
+/// Near its memory limit for three blocks in a row, not for three of many, and from 95 % on.
+#[test]
+fn a_memory_limit_is_hit_by_three_blocks_in_a_row() {
+    let (world, settings, input) = good();
+    let ended = world.change().ended;
+    let near = |blocks: &'static [f64], share: f64| {
+        let mut input = input.clone();
+        let pod = &mut input.canary.pods[0];
+        pod.memory_limit = Some(8e9);
+        map(&mut pod.rss, |(t, v)| {
+            let block = ((t - ended) / BLOCK).floor();
+            let high = blocks.iter().any(|b| (*b - block).abs() < 0.5);
+            (t, if high { share * 8e9 + v / 1e9 } else { v })
+        });
+        judge(&settings, &input).reason.to_string()
+    };
+    assert_eq!(near(&[20.0, 21.0, 22.0], 0.951), "HardLimit:MemoryLimit");
+    for (blocks, share) in [
+        (&[20.0, 21.0, 22.0][..], 0.945),
+        (&[20.0, 21.0], 0.951),
+        (&[20.0, 22.0, 24.0], 0.951),
+    ] {
+        assert_ne!(
+            near(blocks, share),
+            "HardLimit:MemoryLimit",
+            "{blocks:?} {share}"
+        );
+    }
+}
+
+/// What settings make of the rules (readings 5, 9, 10 and §13).
+#[test]
+fn shares_of_the_error_and_priors() {
+    let guardrail = |name: &str, kind| Guardrail {
+        name: name.to_owned(),
+        kind,
+        max_increase: 0.08,
+        dry_run: false,
+    };
+    let settings = Settings {
+        workloads: 4,
+        control_runs: ControlRuns::Target,
+        guardrails: vec![
+            guardrail("a", GuardrailKind::Continuous),
+            guardrail("b", GuardrailKind::Continuous),
+            guardrail("c", GuardrailKind::P99),
+            guardrail("d", GuardrailKind::Count),
+        ],
+        ..Settings::default()
+    };
+    let near = |got: f64, want: f64| assert!((got - want).abs() < 1e-12, "{got} {want}");
+    let rules = rule::rules(&settings, 0.04);
+    for (rule, (alpha, region)) in rules.iter().zip([
+        (0.025, 0.0025),
+        (0.010, 0.005),
+        (0.005, 0.005),
+        (0.005, 0.005),
+        (0.010, 0.005),
+    ]) {
+        near(rule.alpha, alpha / 4.0);
+        near(rule.prior.region, 2.0 * region);
+    }
+    near(rule::count_rules(&settings)[0].alpha, 0.005 / 4.0);
+    near(rules[0].prior.sigma0, 0.04);
+    near(rules[2].prior.sigma0, 0.015);
+    for (identity, share, lottery, want) in [
+        (Identity::Stable, 0.79, (0.0, 0.0), (0.04, true)),
+        (Identity::Stable, 0.80, (0.0, 0.0), (0.015, false)),
+        (Identity::Stable, 0.1, (0.0, 5.0), (0.015, false)),
+        (Identity::None, 0.99, (0.0, 4.9), (0.04, true)),
+        (Identity::None, 0.1, (0.005, 5.0), (0.001_f64.sqrt(), false)),
+        (Identity::None, 0.1, (0.0, 5.0), (0.015, false)),
+    ] {
+        let (sigma0, cold) = noise::restart_prior(identity, share, lottery);
+        near(sigma0, want.0);
+        assert_eq!(cold, want.1);
+    }
+}
+
+/// τ² term by term (§6): pods of both arms, the region or what the control regions show, the control's own movement, the
+/// baseline's error.
+#[test]
+fn every_term_of_the_one_off_variance_counts() {
+    let prior = Rule::ratio(0.03).prior;
+    let (canary, one_region) = ([0.0; 2], [vec![0.0; 4]]);
+    let base = OneOff {
+        canary: &canary,
+        controls: &one_region,
+        draws: 1.0,
+        omega2: 1e-4,
+        terms: 5,
+        baseline: 1000,
+        moved: 0.0,
+        spread: 0.0,
+        lottery: (0.0, 0.0),
+    };
+    // Four degrees of freedom at zero beside ten at 1.5 %.
+    let s2 = 10.0 * 0.015_f64.powi(2) / 14.0;
+    let expect = s2 * (0.5 + 0.25) + 2.0 * 0.0025_f64.powi(2) + 1e-4 * 5.0 / 1000.0;
+    let near = |got: f64, want: f64| assert!((got - want).abs() < 1e-15, "{got} {want}");
+    near(noise::one_off(&prior, &base), expect);
+    let more = |change: &dyn Fn(&mut OneOff<'_>)| {
+        let mut one = base.clone();
+        change(&mut one);
+        noise::one_off(&prior, &one) - expect
+    };
+    near(more(&|o| o.moved = 0.8), 0.04_f64.powi(2));
+    near(more(&|o| o.spread = 0.001), 0.0);
+    near(
+        more(&|o| o.spread = 0.01),
+        2.0 * (1e-4 - 0.0025_f64.powi(2)),
+    );
+    near(
+        more(&|o| o.lottery = (0.014, 14.0)),
+        0.75 * ((14.0 * s2 + 0.014) / 28.0 - s2),
+    );
+    // Arms that are compared with themselves draw twice.
+    let with = |draws: f64| {
+        more(&|o| {
+            o.canary = &[0.02, -0.02];
+            o.draws = draws;
+        })
+    };
+    near(with(1.0), 0.75 * 0.0008 / 14.0);
+    near(with(2.0), 0.75 * 0.0016 / 14.0);
+}
+
+/// Evictions that ended are seen after fifteen minutes, and a process whose proof is younger than a block does not count in it.
+#[test]
+fn facts_of_pods_hold_only_while_they_hold() {
+    let (world, settings, input) = good();
+    let ended = world.change().ended;
+    for (stop, shut) in [(58.5, false), (54.5, true)] {
+        let mut input = input.clone();
+        for pod in &mut input.canary.pods {
+            map(&mut pod.evictions, |(t, v)| {
+                let until = ended + stop * BLOCK;
+                (t, if t > until { v - 1e7 * (t - until) } else { v })
+            });
+        }
+        let closed = judge(&settings, &input).closed;
+        assert_eq!(closed.contains(&Code::NotEvicting), shut, "{stop}");
+    }
+    let mut late = input.clone();
+    for pod in &mut late.canary.pods {
+        pod.allocator.since = ended + 30.5 * BLOCK;
+    }
+    let seen = judge(&settings, &late);
+    assert_eq!(
+        (seen.accepted, said(&seen).as_str()),
+        (29, "Pass(NonInferior)")
+    );
+    assert_eq!(seen.refused.get(&Code::AllocatorUnverified), Some(&31));
+    // No evidence at all is not what anybody decides on.
+    let mut none = input;
+    none.canary
+        .pods
+        .iter_mut()
+        .for_each(|p| p.cache = Series::default());
+    assert_eq!(judge(&settings, &none).verdict, Verdict::InsufficientData);
+}
