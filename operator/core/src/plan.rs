@@ -75,6 +75,8 @@ pub enum Delivery {
         /// Path or bare soname, as `LD_PRELOAD` takes it.
         path: String,
     },
+    /// Nothing is loaded: glibc is set up by `GLIBC_TUNABLES` alone.
+    Tunables,
     /// A delivery that this version cannot carry out; named in the refusal.
     Unsupported {
         /// As written in the class.

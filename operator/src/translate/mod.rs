@@ -2,6 +2,8 @@
 //! gives values; never reads a clock, a cluster or the environment.
 
 mod attempt;
+#[cfg(test)]
+mod delivery_tests;
 mod evidence;
 mod freeze;
 mod region;

@@ -150,7 +150,7 @@ fn delivery(class: &crds::AllocatorClassSpec) -> Delivery {
         },
         (crds::Delivery::Preload, None) => unsupported("Preload without a library"),
         (crds::Delivery::Linked, _) => unsupported("Linked"),
-        (crds::Delivery::Tunables, _) => unsupported("Tunables"),
+        (crds::Delivery::Tunables, _) => Delivery::Tunables,
     }
 }
 

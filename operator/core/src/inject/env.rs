@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::plan::{Allocator, Delivery};
 
+/// The variable that sets up glibc.
+pub(super) const GLIBC_TUNABLES: &str = "GLIBC_TUNABLES";
+
 /// A variable that must be there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EnvValue {
@@ -16,7 +19,8 @@ pub enum EnvValue {
 /// The variables that `allocator` needs, by name.
 ///
 /// The options' variable is that of the build: `MALLOC_CONF` with the symbol prefix in capitals for jemalloc
-/// (`_rjem_` reads `_RJEM_MALLOC_CONF`), one `MIMALLOC_*` or `TCMALLOC_*` variable per option for the others.
+/// (`_rjem_` reads `_RJEM_MALLOC_CONF`), `GLIBC_TUNABLES` for glibc (colons separate, a comma does not: `ld.so(8)`), one
+/// `MIMALLOC_*` or `TCMALLOC_*` variable per option for the others.
 pub fn wanted_env(allocator: &Allocator) -> BTreeMap<String, EnvValue> {
     let mut env = BTreeMap::new();
     if let Delivery::PreloadInImage { path } = &allocator.delivery {
@@ -32,6 +36,19 @@ pub fn wanted_env(allocator: &Allocator) -> BTreeMap<String, EnvValue> {
                     .map(|(key, value)| format!("{key}:{value}"))
                     .collect();
                 env.insert(name, EnvValue::Exactly(pairs.join(",")));
+            }
+        }
+        "glibc" => {
+            if !allocator.options.is_empty() {
+                let pairs: Vec<String> = allocator
+                    .options
+                    .iter()
+                    .map(|(key, value)| format!("{key}={value}"))
+                    .collect();
+                env.insert(
+                    GLIBC_TUNABLES.to_owned(),
+                    EnvValue::Exactly(pairs.join(":")),
+                );
             }
         }
         other => {

@@ -5,9 +5,12 @@ mod apply;
 mod eligible;
 mod env;
 mod hash;
+mod owner;
 mod patch;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tunables_tests;
 
 pub use apply::apply;
 pub use eligible::{Ineligible, eligible};

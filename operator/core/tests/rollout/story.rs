@@ -83,6 +83,22 @@ fn a_worse_allocator_is_rolled_back_exactly() {
     assert_eq!(sim.region("ore").object, before);
 }
 
+/// Both arms prove glibc: what an arm's template says tells them apart.
+#[test]
+fn tuned_glibc_is_judged_against_glibc() {
+    for (ratio, end) in [(1.2, Outcome::Promoted), (4.0, Outcome::RolledBack)] {
+        let mut sim = Sim::new("glibc");
+        sim.ratios.insert("glibc-tuned".to_owned(), ratio);
+        let before = sim.region("ore").object.clone();
+        sim.run_until(900, |sim| sim.outcome().is_some());
+        assert_eq!(sim.outcome(), Some(end), "{}", sim.log.join("\n"));
+        let restored = sim.region("ore").object == before;
+        assert_eq!(restored, end == Outcome::RolledBack);
+        let verified = condition(&mut sim, ConditionType::AllocatorVerified).0;
+        assert_eq!(verified == Truth::True, end == Outcome::Promoted);
+    }
+}
+
 #[test]
 fn a_library_that_does_not_load_is_never_a_pass() {
     let mut sim = Sim::new("jemalloc");
