@@ -75,6 +75,8 @@ pub enum Delivery {
         /// Path or bare soname, as `LD_PRELOAD` takes it.
         path: String,
     },
+    /// Nothing is loaded: the image has the allocator in the program, and only what sets it up is written.
+    Linked,
     /// Nothing is loaded: glibc is set up by `GLIBC_TUNABLES` alone.
     Tunables,
     /// A delivery that this version cannot carry out; named in the refusal.

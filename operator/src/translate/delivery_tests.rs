@@ -33,3 +33,84 @@ fn glibc_is_set_up_by_tunables() {
     assert_eq!(allocator.delivery, Delivery::Tunables);
     assert_eq!(allocator.options["glibc.malloc.arena_max"], "2");
 }
+
+#[test]
+fn every_example_class_can_be_chosen_as_it_is() {
+    for text in [
+        include_str!("../../../manifests/examples/class-glibc-tuned.yaml"),
+        include_str!("../../../manifests/examples/class-jemalloc.yaml"),
+        include_str!("../../../manifests/examples/class-mimalloc.yaml"),
+    ] {
+        let class = class(text);
+        // Every option that the class allows is one that its build has: only the value is bad.
+        for option in &class.spec.options.allowed {
+            let mut choice = policy();
+            choice
+                .spec
+                .allocator
+                .options
+                .insert(option.to_string(), "%".to_owned().into());
+            let refused = choice::check_choice(&choice.spec, &class.spec).unwrap_err();
+            assert!(
+                refused.message.contains("it must be"),
+                "{}",
+                refused.message
+            );
+        }
+        assert!(thawed(&class).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn what_the_class_cannot_mean_is_refused() {
+    let jemalloc = || {
+        class(include_str!(
+            "../../../manifests/examples/class-jemalloc.yaml"
+        ))
+    };
+    let refused = |edit: &dyn Fn(&mut crds::AllocatorClass)| {
+        let mut class = jemalloc();
+        edit(&mut class);
+        thawed(&class).map_err(|refused| (refused.reason, refused.message))
+    };
+    let (reason, message) = refused(&|class| {
+        class
+            .spec
+            .options
+            .defaults
+            .insert("background_thread".to_owned(), "True".to_owned().into());
+    })
+    .unwrap_err();
+    assert_eq!(reason, Reason::OptionNotAllowed);
+    assert_eq!(
+        message,
+        "class jemalloc: spec.options.defaults: background_thread=True: it must be true or false, in small letters."
+    );
+    let (reason, message) = refused(&|class| {
+        if let Some(preload) = &mut class.spec.preload {
+            preload.library.path = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2".to_owned();
+        }
+    })
+    .unwrap_err();
+    assert_eq!(reason, Reason::InvalidSpec);
+    assert!(
+        message.contains("names x86_64, but its platforms list arm64"),
+        "{message}"
+    );
+    let (reason, message) = refused(&|class| {
+        class.spec.delivery = crds::Delivery::Linked;
+        class.spec.preload = None;
+        class.spec.options.defaults.clear();
+    })
+    .unwrap_err();
+    assert_eq!(reason, Reason::InvalidSpec);
+    assert!(message.contains("nothing would be changed"), "{message}");
+    let linked = refused(&|class| {
+        class.spec.delivery = crds::Delivery::Linked;
+        class.spec.preload = None;
+        class.spec.build.symbol_prefix = "_rjem_".to_owned();
+    })
+    .unwrap();
+    assert_eq!(linked.delivery, Delivery::Linked);
+    assert_eq!(linked.symbol_prefix, "_rjem_");
+}

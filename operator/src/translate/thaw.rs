@@ -109,13 +109,7 @@ fn allocator(plan: &crds::Plan) -> Allocator {
     options.extend(plan.allocator.options.clone());
     Allocator {
         class: plan.allocator.class.to_string(),
-        name: match class.allocator {
-            crds::Allocator::Glibc => "glibc",
-            crds::Allocator::Jemalloc => "jemalloc",
-            crds::Allocator::Mimalloc => "mimalloc",
-            crds::Allocator::Tcmalloc => "tcmalloc",
-        }
-        .to_owned(),
+        name: allocator_name(class.allocator).to_owned(),
         delivery: delivery(class),
         on_existing: match class.preload.as_ref().map(|preload| preload.on_existing) {
             Some(crds::OnExisting::Prepend) => OnExisting::Prepend,
@@ -136,6 +130,16 @@ fn allocator(plan: &crds::Plan) -> Allocator {
     }
 }
 
+/// The allocator as the core and the probe name it.
+pub(super) fn allocator_name(allocator: crds::Allocator) -> &'static str {
+    match allocator {
+        crds::Allocator::Glibc => "glibc",
+        crds::Allocator::Jemalloc => "jemalloc",
+        crds::Allocator::Mimalloc => "mimalloc",
+        crds::Allocator::Tcmalloc => "tcmalloc",
+    }
+}
+
 fn delivery(class: &crds::AllocatorClassSpec) -> Delivery {
     let unsupported = |name: &str| Delivery::Unsupported {
         name: name.to_owned(),
@@ -149,18 +153,22 @@ fn delivery(class: &crds::AllocatorClassSpec) -> Delivery {
             crds::LibrarySource::InitCopy => unsupported("Preload/InitCopy"),
         },
         (crds::Delivery::Preload, None) => unsupported("Preload without a library"),
-        (crds::Delivery::Linked, _) => unsupported("Linked"),
+        (crds::Delivery::Linked, _) => Delivery::Linked,
         (crds::Delivery::Tunables, _) => Delivery::Tunables,
+    }
+}
+
+/// A processor as nodes report it.
+pub(super) fn arch_name(arch: crds::Arch) -> &'static str {
+    match arch {
+        crds::Arch::Amd64 => "amd64",
+        crds::Arch::Arm64 => "arm64",
     }
 }
 
 fn platform(platform: &crds::Platform) -> Platform {
     Platform {
-        arch: match platform.arch {
-            crds::Arch::Amd64 => "amd64",
-            crds::Arch::Arm64 => "arm64",
-        }
-        .to_owned(),
+        arch: arch_name(platform.arch).to_owned(),
         max_page_size: u64::from(platform.max_page_size.bytes()),
     }
 }

@@ -51,7 +51,7 @@ pub fn eligible(
     check_platform(id, cluster, allocator)?;
     if workload.pods.iter().any(|pod| pod.crash_loop.is_some()) {
         return Err(refuse(
-            Reason::CrashLoop,
+            Reason::PodsInBackOff,
             format!(
                 "{id} has pods in back-off already; repair it first, its restarts would be counted against the allocator."
             ),
@@ -91,6 +91,14 @@ fn pick_container(
     };
     match chosen.as_slice() {
         [one] => Ok((*one).clone()),
+        [] if !target.containers.is_empty() => Err(refuse(
+            Reason::ContainerNotFound,
+            format!(
+                "{id} has the containers {}, and spec.target.containers names only {}; name one that it has, or leave the workload out (spec.target.exclude).",
+                names.join(", "),
+                target.containers.join(", ")
+            ),
+        )),
         [] | [_, ..] => Err(refuse(
             Reason::AmbiguousContainer,
             format!(

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::plan::{Allocator, Delivery};
 
+/// The variable that names libraries to load first.
+pub(super) const LD_PRELOAD: &str = "LD_PRELOAD";
 /// The variable that sets up glibc.
 pub(super) const GLIBC_TUNABLES: &str = "GLIBC_TUNABLES";
 
@@ -24,7 +26,7 @@ pub enum EnvValue {
 pub fn wanted_env(allocator: &Allocator) -> BTreeMap<String, EnvValue> {
     let mut env = BTreeMap::new();
     if let Delivery::PreloadInImage { path } = &allocator.delivery {
-        env.insert("LD_PRELOAD".to_owned(), EnvValue::Preload(path.clone()));
+        env.insert(LD_PRELOAD.to_owned(), EnvValue::Preload(path.clone()));
     }
     match allocator.name.as_str() {
         "jemalloc" => {

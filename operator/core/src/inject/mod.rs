@@ -2,20 +2,27 @@
 //! Takes workloads as seen, gives refusals with one reason, JSON patches and records. Never talks to a cluster.
 
 mod apply;
+mod assumed;
 mod eligible;
 mod env;
 mod hash;
+mod options;
 mod owner;
+#[cfg(test)]
+mod owner_tests;
 mod patch;
+mod preload;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod tunables_tests;
 
 pub use apply::apply;
+pub use assumed::{Assumption, assumptions};
 pub use eligible::{Ineligible, eligible};
 pub use env::{EnvValue, wanted_env};
 pub use hash::{canonical_hash, template_hash};
+pub use options::{BadOption, Build, check_options};
 pub use patch::{
     EnvWrite, Injection, JournalRecord, Presence, Restored, UndoBlocked, inject, journal_name,
     presence, release, restored, undo,

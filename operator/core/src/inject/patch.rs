@@ -10,6 +10,7 @@ use super::CLAIM;
 use super::apply::apply;
 use super::env::{EnvValue, wanted_env};
 use super::hash::{canonical_hash, template_hash};
+use super::preload::separator;
 use crate::names::{Claim, PlanHash, WorkloadId};
 use crate::plan::Allocator;
 use crate::world::{Revision, Workload};
@@ -125,6 +126,11 @@ fn container_at<'a>(template: &'a Value, name: &str) -> Option<(usize, &'a Value
         .find(|(_, container)| container.get("name").and_then(Value::as_str) == Some(name))
 }
 
+/// A container as the template has it.
+pub(super) fn container<'a>(template: &'a Value, name: &str) -> Option<&'a Value> {
+    container_at(template, name).map(|(_, container)| container)
+}
+
 /// The `env` list of a container; empty when absent.
 pub(super) fn env_of<'a>(template: &'a Value, container: &str) -> &'a [Value] {
     container_at(template, container)
@@ -176,7 +182,7 @@ pub fn inject(
             .map(str::to_owned);
         let value = match (&wanted, &prior) {
             (EnvValue::Preload(library), Some(prior)) if !prior.is_empty() => {
-                format!("{library}{}{prior}", preload_separator(prior))
+                format!("{library}{}{prior}", separator(prior))
             }
             (EnvValue::Preload(value) | EnvValue::Exactly(value), _) => value.clone(),
         };
@@ -242,15 +248,6 @@ pub fn inject(
         journal: journal_name(id, &workload.uid, plan, attempt),
         record,
     })
-}
-
-/// The separator that a list of libraries uses already: a colon unless it holds only spaces.
-fn preload_separator(existing: &str) -> char {
-    if existing.contains(' ') && !existing.contains(':') {
-        ' '
-    } else {
-        ':'
-    }
 }
 
 fn claim_path() -> String {
@@ -357,7 +354,9 @@ fn inverse_ops(template: &Value, record: &JournalRecord) -> Vec<Value> {
             Some(prior) => {
                 let path = format!("{root}/env/{at}");
                 replaced.push(json!({"op": "test", "path": path, "value": entry}));
-                replaced.push(json!({"op": "replace", "path": path, "value": {"name": write.name, "value": prior}}));
+                replaced.push(
+                    json!({"op": "replace", "path": path, "value": plain(&write.name, prior)}),
+                );
             }
             None => removed.push((at, entry)),
         }
@@ -378,6 +377,15 @@ fn inverse_ops(template: &Value, record: &JournalRecord) -> Vec<Value> {
         }
     }
     ops
+}
+
+/// An entry as the API server keeps it: without an empty value.
+fn plain(name: &str, value: &str) -> Value {
+    if value.is_empty() {
+        json!({"name": name})
+    } else {
+        json!({"name": name, "value": value})
+    }
 }
 
 /// How the workload came back after the undo, or why that is not proved. Looks at the template only;

@@ -367,6 +367,10 @@ fn refusals_have_one_reason() {
         Ok("b".to_owned())
     );
     assert_eq!(
+        check(one(), good(), &target(&["c"]), &plain, None),
+        Err(Reason::ContainerNotFound)
+    );
+    assert_eq!(
         check(one(), good(), &target(&[]), &plain, Some("other")),
         Err(Reason::InjectionConflict)
     );
@@ -408,7 +412,7 @@ fn refusals_have_one_reason() {
     let from = json!({"name": "LD_PRELOAD", "valueFrom": {"fieldRef": {"fieldPath": "x"}}});
     assert_eq!(
         check(env(from), good(), &target(&[]), &plain, None),
-        Err(Reason::InjectionConflict)
+        Err(Reason::VariableFromSource)
     );
     let mimalloc = json!({"name": "LD_PRELOAD", "value": "libmimalloc.so"});
     assert_eq!(
@@ -426,7 +430,7 @@ fn refusals_have_one_reason() {
     };
     assert_eq!(
         check(env(other()), good(), &target(&[]), &skip, None),
-        Err(Reason::InjectionConflict)
+        Err(Reason::PreloadAlreadySet)
     );
     let conf = json!({"name": "MALLOC_CONF", "value": "narenas:1"});
     assert_eq!(
