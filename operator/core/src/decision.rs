@@ -103,6 +103,8 @@ words! {
     PageSizeUnknown,
     /// The build does not run on a node's page size or architecture.
     PageSizeUnsupported,
+    /// A node's container runtime cannot mount images.
+    ImageVolumeUnsupported,
     /// The workload is on its way out.
     WorkloadDeleting,
     /// The workload is another object than the one that was changed.

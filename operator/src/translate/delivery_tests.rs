@@ -39,6 +39,8 @@ fn every_example_class_can_be_chosen_as_it_is() {
     for text in [
         include_str!("../../../manifests/examples/class-glibc-tuned.yaml"),
         include_str!("../../../manifests/examples/class-jemalloc.yaml"),
+        include_str!("../../../manifests/examples/class-jemalloc-volume.yaml"),
+        include_str!("../../../manifests/examples/class-jemalloc-copy.yaml"),
         include_str!("../../../manifests/examples/class-mimalloc.yaml"),
     ] {
         let class = class(text);
@@ -59,6 +61,22 @@ fn every_example_class_can_be_chosen_as_it_is() {
         }
         assert!(thawed(&class).is_ok(), "{text}");
     }
+}
+
+#[test]
+fn a_library_beside_the_application_keeps_image_and_paths() {
+    let text = include_str!("../../../manifests/examples/class-jemalloc-volume.yaml");
+    let Delivery::PreloadImageVolume(mounted) = thawed(&class(text)).unwrap().delivery else {
+        panic!("{text}")
+    };
+    assert!(mounted.image.contains("/jemalloc@sha256:0123"));
+    assert_eq!(mounted.mount_path, "/opt/heapfleet");
+    assert_eq!(mounted.path, "lib/libjemalloc.so.2");
+    let text = include_str!("../../../manifests/examples/class-jemalloc-copy.yaml");
+    let Delivery::PreloadInitCopy(copied) = thawed(&class(text)).unwrap().delivery else {
+        panic!("{text}")
+    };
+    assert_eq!(copied.mount_path, "/opt/heapfleet");
 }
 
 #[test]

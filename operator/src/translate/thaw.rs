@@ -4,8 +4,8 @@
 use heapfleet_core::judge;
 use heapfleet_core::names::{Kind, PlanHash, Region};
 use heapfleet_core::plan::{
-    Allocator, Delivery, OnExisting, OnRegression, OnUnreachable, Plan, Platform, RegressionAction,
-    Scope, Target, Wave,
+    Allocator, Delivery, Mounted, OnExisting, OnRegression, OnUnreachable, Plan, Platform,
+    RegressionAction, Scope, Target, Wave,
 };
 use heapfleet_core::world::Refusal;
 use heapfleet_crds as crds;
@@ -149,13 +149,28 @@ fn delivery(class: &crds::AllocatorClassSpec) -> Delivery {
             crds::LibrarySource::InImage => Delivery::PreloadInImage {
                 path: preload.library.path.clone(),
             },
-            crds::LibrarySource::ImageVolume => unsupported("Preload/ImageVolume"),
-            crds::LibrarySource::InitCopy => unsupported("Preload/InitCopy"),
+            crds::LibrarySource::ImageVolume => mounted(&preload.library).map_or_else(
+                || unsupported("Preload/ImageVolume without image and mountPath"),
+                Delivery::PreloadImageVolume,
+            ),
+            crds::LibrarySource::InitCopy => mounted(&preload.library).map_or_else(
+                || unsupported("Preload/InitCopy without image and mountPath"),
+                Delivery::PreloadInitCopy,
+            ),
         },
         (crds::Delivery::Preload, None) => unsupported("Preload without a library"),
         (crds::Delivery::Linked, _) => Delivery::Linked,
         (crds::Delivery::Tunables, _) => Delivery::Tunables,
     }
+}
+
+/// The library of an image of its own; the schema asks for both fields.
+fn mounted(library: &crds::Library) -> Option<Mounted> {
+    Some(Mounted {
+        image: library.image.as_ref()?.to_string(),
+        mount_path: library.mount_path.clone()?,
+        path: library.path.clone(),
+    })
 }
 
 /// A processor as nodes report it.

@@ -1,8 +1,9 @@
 //! Takes a workload as seen, gives the container to change or one reason why it is left alone. Never writes.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::{owner, patch};
+use super::{owner, parts, patch};
 use crate::decision::Reason;
 use crate::names::{Claim, WorkloadId};
 use crate::plan::{Allocator, Delivery, Target};
@@ -47,8 +48,9 @@ pub fn eligible(
             ),
         ));
     }
-    owner::check_env(id, &container, &workload.template, allocator)?;
+    check_template(id, &container, &workload.template, allocator)?;
     check_platform(id, cluster, allocator)?;
+    parts::check_nodes(id, cluster, allocator)?;
     if workload.pods.iter().any(|pod| pod.crash_loop.is_some()) {
         return Err(refuse(
             Reason::PodsInBackOff,
@@ -58,6 +60,17 @@ pub fn eligible(
         ));
     }
     Ok(container)
+}
+
+/// Refuses a container in whose template something of its owner is in the way.
+pub(super) fn check_template(
+    id: &WorkloadId,
+    container: &str,
+    template: &Value,
+    allocator: &Allocator,
+) -> Result<(), Ineligible> {
+    owner::check_env(id, container, template, allocator)?;
+    parts::check_parts(id, container, template, allocator)
 }
 
 fn check_claim(id: &WorkloadId, workload: &Workload, claim: &Claim) -> Result<(), Ineligible> {

@@ -293,6 +293,8 @@ fn refusals_have_one_reason() {
     let node = |arch: &str, kernel: &str, label: Option<u64>| Node {
         arch: arch.to_owned(),
         kernel: kernel.to_owned(),
+        runtime: String::new(),
+        kubelet: String::new(),
         page_size_label: label,
     };
     let target = |containers: &[&str]| Target {

@@ -526,6 +526,9 @@ impl SimRegion {
             .and_then(|entry| entry["value"].as_str());
         let allocator = match preload {
             Some(path) if self.loads => path
+                .rsplit('/')
+                .next()
+                .unwrap_or_default()
                 .trim_start_matches("lib")
                 .split('.')
                 .next()
@@ -613,6 +616,8 @@ impl SimRegion {
                     arch: "amd64".to_owned(),
                     page_size_label: None,
                     kernel: "6.1".to_owned(),
+                    runtime: "containerd://2.1.4".to_owned(),
+                    kubelet: "v1.36.3".to_owned(),
                 },
             )]),
             workloads: BTreeMap::from([(id(), workload)]),

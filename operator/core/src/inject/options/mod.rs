@@ -12,6 +12,7 @@ mod value;
 
 use std::collections::BTreeMap;
 
+use super::version::{Version, version};
 use value::Kind;
 
 /// Which build the options are for: it decides which of them exist.
@@ -37,9 +38,6 @@ pub struct BadOption {
     /// What is wrong, and what to do: one sentence.
     pub because: String,
 }
-
-/// Major, minor and patch.
-type Version = (u32, u32, u32);
 
 /// What an option needs of the build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,13 +183,4 @@ fn absent(what: &str, version: Version, named: &[&Known]) -> String {
             dotted(known.until)
         ),
     }
-}
-
-/// The numbers of a version without what a distribution adds; what is missing is 0.
-fn version(text: &str) -> Option<Version> {
-    let upstream = text.split(['-', '+']).next()?;
-    let mut parts = upstream.split('.').map(str::parse);
-    let major = parts.next()?.ok()?;
-    let mut next = || parts.next().and_then(Result::ok).unwrap_or(0);
-    Some((major, next(), next()))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::{BOOKS, Build, check_options, version};
+use super::{BOOKS, Build, check_options};
 
 fn build<'a>(allocator: &'a str, version: &'a str) -> Build<'a> {
     Build {
@@ -257,20 +257,6 @@ fn what_the_build_holds_decides() {
             .unwrap_err()
             .contains("spec.build.stats")
     );
-}
-
-#[test]
-fn versions_are_read_as_far_as_they_are_numbers() {
-    for (text, expected) in [
-        ("5.3.0", Some((5, 3, 0))),
-        ("2.36", Some((2, 36, 0))),
-        ("2.10-1ubuntu2", Some((2, 10, 0))),
-        ("5.3.0-12-gabc", Some((5, 3, 0))),
-        ("x", None),
-        ("", None),
-    ] {
-        assert_eq!(version(text), expected, "{text}");
-    }
 }
 
 /// A name stands once for any version, so that the first that fits is the only one.
