@@ -200,6 +200,7 @@ fn position() -> Position {
         since,
         best_progress: 0,
         progressed_at: since,
+        assumptions: Vec::new(),
     };
     let state = RegionState {
         stage: Stage::Baseline,

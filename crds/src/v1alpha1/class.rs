@@ -140,7 +140,8 @@ pub struct Library {
         .message("must be the library's file name or path, such as libjemalloc.so.2: letters, digits and . _ + - / only, without '..'"))]
     pub path: String,
 
-    /// The OCI image of the library, by digest. Required for `ImageVolume` and `InitCopy`, not allowed otherwise.
+    /// The OCI image of the library, by digest. Required for `ImageVolume` and `InitCopy`, not allowed otherwise. For
+    /// `InitCopy` it needs `/bin/sh`, `cp`, `cmp` and `mv` besides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<PinnedImage>,
 

@@ -132,7 +132,7 @@ closed_set! {
         WorkloadsPending,
         /// The selector finds no workload.
         NoWorkloads,
-        /// A workload is claimed by another policy or hub.
+        /// A workload is claimed by another policy or hub, or a value of its owner is in the way.
         InjectionConflict,
         /// Another tool sets our value back each time.
         ReconcileFight,
@@ -150,6 +150,8 @@ closed_set! {
         AmbiguousContainer,
         /// A named container does not exist in the workload.
         ContainerNotFound,
+        /// The workload runs the allocator already, by its owner's doing: there is nothing to change.
+        NoChange,
         /// `LD_PRELOAD` is already set, and the class says `Skip`.
         PreloadAlreadySet,
         /// `LD_PRELOAD` or the option variable comes from elsewhere, so that it cannot be joined.
@@ -275,6 +277,14 @@ closed_set! {
         ChurnFromTime,
         /// Assumed: no latency is guarded.
         LatencyUnguarded,
+        /// Assumed: the control is glibc as its owner has set it up, not as it comes.
+        ControlTuned,
+        /// Assumed: options that the owner has set reach the allocator that is loaded.
+        OwnerOptions,
+        /// Assumed: variables taken from a ConfigMap or Secret as a whole do not set an allocator up.
+        EnvUnseen,
+        /// Assumed: children that a server forks do without the allocator's background threads.
+        ForkedChildren,
 
         /// All waves are complete.
         AllWavesComplete,

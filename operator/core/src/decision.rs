@@ -49,6 +49,8 @@ words! {
     RegionNotFound,
     /// An option or variable is not allowed by the class.
     OptionNotAllowed,
+    /// A variable is not in the class's `allowedEnv`.
+    EnvNotAllowed,
     /// The spec says something that cannot be done.
     InvalidSpec,
     /// The namespace in a region is not opted in.
@@ -73,16 +75,36 @@ words! {
     NoEligibleWorkloads,
     /// A value or claim of another owner is in the way.
     InjectionConflict,
+    /// The workload runs the allocator already, by its owner's doing: there is nothing to change and nothing to compare.
+    NoChange,
+    /// `LD_PRELOAD` is set already, and the class says `Skip`.
+    PreloadAlreadySet,
+    /// A variable that would be written comes from elsewhere.
+    VariableFromSource,
+    /// Assumed: what the owner set up already makes the control what it is.
+    ControlTuned,
+    /// Assumed: the owner's own options reach the allocator that is loaded.
+    OwnerOptions,
+    /// Assumed: variables that come from elsewhere as a whole do not set an allocator up.
+    EnvUnseen,
+    /// Assumed: children that a server forks do without background threads.
+    ForkedChildren,
     /// Somebody put the old template back.
     UserReverted,
     /// Somebody took over a value of ours.
     ReleasedToUser,
     /// The container cannot be told.
     AmbiguousContainer,
+    /// None of the named containers is in the workload.
+    ContainerNotFound,
+    /// Pods were in back-off before anything was changed.
+    PodsInBackOff,
     /// A node's page size is not known.
     PageSizeUnknown,
     /// The build does not run on a node's page size or architecture.
     PageSizeUnsupported,
+    /// A node's container runtime cannot mount images.
+    ImageVolumeUnsupported,
     /// The workload is on its way out.
     WorkloadDeleting,
     /// The workload is another object than the one that was changed.

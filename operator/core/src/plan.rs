@@ -75,11 +75,30 @@ pub enum Delivery {
         /// Path or bare soname, as `LD_PRELOAD` takes it.
         path: String,
     },
+    /// `LD_PRELOAD` of a library from an OCI image that is mounted as a volume.
+    PreloadImageVolume(Mounted),
+    /// `LD_PRELOAD` of a library that an init container copies from an OCI image into an empty volume.
+    PreloadInitCopy(Mounted),
+    /// Nothing is loaded: the image has the allocator in the program, and only what sets it up is written.
+    Linked,
+    /// Nothing is loaded: glibc is set up by `GLIBC_TUNABLES` alone.
+    Tunables,
     /// A delivery that this version cannot carry out; named in the refusal.
     Unsupported {
         /// As written in the class.
         name: String,
     },
+}
+
+/// A library that comes beside the application.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mounted {
+    /// The OCI image that holds it, by digest.
+    pub image: String,
+    /// Where its volume is mounted in the container, without a slash at its end.
+    pub mount_path: String,
+    /// The library below that, and below the root of the image.
+    pub path: String,
 }
 
 /// What to do where `LD_PRELOAD` is already set.

@@ -133,6 +133,10 @@ pub struct Node {
     pub page_size_label: Option<u64>,
     /// `nodeInfo.kernelVersion`.
     pub kernel: String,
+    /// `nodeInfo.containerRuntimeVersion`: `containerd://2.1.4`.
+    pub runtime: String,
+    /// `nodeInfo.kubeletVersion`: `v1.36.3`.
+    pub kubelet: String,
 }
 
 /// A workload as seen.

@@ -123,6 +123,7 @@ fn injection() -> Injection {
                 value: "libjemalloc.so.2".to_owned(),
                 prior: None,
             }],
+            parts: Vec::new(),
             env_existed: false,
             annotations_existed: true,
             patch,

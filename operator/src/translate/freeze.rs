@@ -10,6 +10,7 @@ use heapfleet_crds as crds;
 use kube::ResourceExt as _;
 use serde_json::json;
 
+use super::choice::check_choice;
 use super::values::invalid;
 
 /// Hexadecimal digits of a plan's hash.
@@ -22,7 +23,7 @@ pub fn freeze(
     regions: &BTreeSet<String>,
 ) -> Result<crds::Plan, Refusal> {
     let spec = &policy.spec;
-    check_choice(&spec.allocator, class)?;
+    check_choice(spec, class)?;
     check_carried_out(spec, class)?;
     let waves = waves(spec, regions)?;
     check_regions(&waves, &spec.rollout.control, regions)?;
@@ -61,52 +62,6 @@ fn plan_hash(plan: &crds::Plan) -> String {
         "analysis": plan.analysis,
     });
     canonical_hash(&what).chars().take(HASH_DIGITS).collect()
-}
-
-fn check_choice(
-    choice: &crds::AllocatorChoice,
-    class: &crds::AllocatorClassSpec,
-) -> Result<(), Refusal> {
-    let refuse = |message| {
-        Err(Refusal {
-            reason: Reason::OptionNotAllowed,
-            message,
-        })
-    };
-    let name = &choice.class;
-    if let Some((key, value)) = choice.options.iter().find(|(key, _)| {
-        !class
-            .options
-            .allowed
-            .iter()
-            .any(|allowed| allowed == key.as_str())
-    }) {
-        let allowed = list(class.options.allowed.iter().map(crds::OptionName::as_str));
-        return refuse(format!(
-            "spec.allocator.options: {key}={value} is not allowed by class {name}, which allows {allowed}; remove it, or have it added to the class."
-        ));
-    }
-    if let Some(variable) = choice
-        .env
-        .iter()
-        .find(|variable| !class.allowed_env.contains(&variable.name))
-    {
-        let allowed = list(class.allowed_env.iter().map(crds::VariableName::as_str));
-        return refuse(format!(
-            "spec.allocator.env: {} is not allowed by class {name}, which allows {allowed}; remove it, or have it added to the class.",
-            variable.name
-        ));
-    }
-    Ok(())
-}
-
-fn list<'a>(items: impl Iterator<Item = &'a str>) -> String {
-    let items: Vec<&str> = items.collect();
-    if items.is_empty() {
-        "none".to_owned()
-    } else {
-        items.join(", ")
-    }
 }
 
 /// What the API has and this version does not carry out is refused: a wish that is silently dropped would be a trap.

@@ -2,6 +2,9 @@
 //! gives values; never reads a clock, a cluster or the environment.
 
 mod attempt;
+mod choice;
+#[cfg(test)]
+mod delivery_tests;
 mod evidence;
 mod freeze;
 mod region;

@@ -312,7 +312,7 @@ fn what_cannot_be_done_is_refused_with_field_value_and_remedy() {
         (
             "/allocator/env",
             json!([{"name": "OTHER", "value": "1"}]),
-            Reason::OptionNotAllowed,
+            Reason::EnvNotAllowed,
             "spec.allocator.env: OTHER is not allowed by class jemalloc, which allows DYN_JEMALLOC,",
         ),
         (

@@ -4,8 +4,8 @@
 use heapfleet_core::judge;
 use heapfleet_core::names::{Kind, PlanHash, Region};
 use heapfleet_core::plan::{
-    Allocator, Delivery, OnExisting, OnRegression, OnUnreachable, Plan, Platform, RegressionAction,
-    Scope, Target, Wave,
+    Allocator, Delivery, Mounted, OnExisting, OnRegression, OnUnreachable, Plan, Platform,
+    RegressionAction, Scope, Target, Wave,
 };
 use heapfleet_core::world::Refusal;
 use heapfleet_crds as crds;
@@ -109,13 +109,7 @@ fn allocator(plan: &crds::Plan) -> Allocator {
     options.extend(plan.allocator.options.clone());
     Allocator {
         class: plan.allocator.class.to_string(),
-        name: match class.allocator {
-            crds::Allocator::Glibc => "glibc",
-            crds::Allocator::Jemalloc => "jemalloc",
-            crds::Allocator::Mimalloc => "mimalloc",
-            crds::Allocator::Tcmalloc => "tcmalloc",
-        }
-        .to_owned(),
+        name: allocator_name(class.allocator).to_owned(),
         delivery: delivery(class),
         on_existing: match class.preload.as_ref().map(|preload| preload.on_existing) {
             Some(crds::OnExisting::Prepend) => OnExisting::Prepend,
@@ -136,6 +130,16 @@ fn allocator(plan: &crds::Plan) -> Allocator {
     }
 }
 
+/// The allocator as the core and the probe name it.
+pub(super) fn allocator_name(allocator: crds::Allocator) -> &'static str {
+    match allocator {
+        crds::Allocator::Glibc => "glibc",
+        crds::Allocator::Jemalloc => "jemalloc",
+        crds::Allocator::Mimalloc => "mimalloc",
+        crds::Allocator::Tcmalloc => "tcmalloc",
+    }
+}
+
 fn delivery(class: &crds::AllocatorClassSpec) -> Delivery {
     let unsupported = |name: &str| Delivery::Unsupported {
         name: name.to_owned(),
@@ -145,22 +149,41 @@ fn delivery(class: &crds::AllocatorClassSpec) -> Delivery {
             crds::LibrarySource::InImage => Delivery::PreloadInImage {
                 path: preload.library.path.clone(),
             },
-            crds::LibrarySource::ImageVolume => unsupported("Preload/ImageVolume"),
-            crds::LibrarySource::InitCopy => unsupported("Preload/InitCopy"),
+            crds::LibrarySource::ImageVolume => mounted(&preload.library).map_or_else(
+                || unsupported("Preload/ImageVolume without image and mountPath"),
+                Delivery::PreloadImageVolume,
+            ),
+            crds::LibrarySource::InitCopy => mounted(&preload.library).map_or_else(
+                || unsupported("Preload/InitCopy without image and mountPath"),
+                Delivery::PreloadInitCopy,
+            ),
         },
         (crds::Delivery::Preload, None) => unsupported("Preload without a library"),
-        (crds::Delivery::Linked, _) => unsupported("Linked"),
-        (crds::Delivery::Tunables, _) => unsupported("Tunables"),
+        (crds::Delivery::Linked, _) => Delivery::Linked,
+        (crds::Delivery::Tunables, _) => Delivery::Tunables,
+    }
+}
+
+/// The library of an image of its own; the schema asks for both fields.
+fn mounted(library: &crds::Library) -> Option<Mounted> {
+    Some(Mounted {
+        image: library.image.as_ref()?.to_string(),
+        mount_path: library.mount_path.clone()?,
+        path: library.path.clone(),
+    })
+}
+
+/// A processor as nodes report it.
+pub(super) fn arch_name(arch: crds::Arch) -> &'static str {
+    match arch {
+        crds::Arch::Amd64 => "amd64",
+        crds::Arch::Arm64 => "arm64",
     }
 }
 
 fn platform(platform: &crds::Platform) -> Platform {
     Platform {
-        arch: match platform.arch {
-            crds::Arch::Amd64 => "amd64",
-            crds::Arch::Arm64 => "arm64",
-        }
-        .to_owned(),
+        arch: arch_name(platform.arch).to_owned(),
         max_page_size: u64::from(platform.max_page_size.bytes()),
     }
 }

@@ -3,11 +3,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::env::{EnvValue, wanted_env};
-use super::patch;
+use super::{owner, parts, patch};
 use crate::decision::Reason;
 use crate::names::{Claim, WorkloadId};
-use crate::plan::{Allocator, Delivery, OnExisting, Target};
+use crate::plan::{Allocator, Delivery, Target};
 use crate::world::{ClusterView, Node, Workload};
 
 /// Why a workload is left alone.
@@ -19,7 +18,7 @@ pub struct Ineligible {
     pub message: String,
 }
 
-fn refuse(reason: Reason, message: String) -> Ineligible {
+pub(super) fn refuse(reason: Reason, message: String) -> Ineligible {
     Ineligible { reason, message }
 }
 
@@ -49,17 +48,29 @@ pub fn eligible(
             ),
         ));
     }
-    check_env(id, &container, workload, allocator)?;
+    check_template(id, &container, &workload.template, allocator)?;
     check_platform(id, cluster, allocator)?;
+    parts::check_nodes(id, cluster, allocator)?;
     if workload.pods.iter().any(|pod| pod.crash_loop.is_some()) {
         return Err(refuse(
-            Reason::CrashLoop,
+            Reason::PodsInBackOff,
             format!(
                 "{id} has pods in back-off already; repair it first, its restarts would be counted against the allocator."
             ),
         ));
     }
     Ok(container)
+}
+
+/// Refuses a container in whose template something of its owner is in the way.
+pub(super) fn check_template(
+    id: &WorkloadId,
+    container: &str,
+    template: &Value,
+    allocator: &Allocator,
+) -> Result<(), Ineligible> {
+    owner::check_env(id, container, template, allocator)?;
+    parts::check_parts(id, container, template, allocator)
 }
 
 fn check_claim(id: &WorkloadId, workload: &Workload, claim: &Claim) -> Result<(), Ineligible> {
@@ -93,81 +104,19 @@ fn pick_container(
     };
     match chosen.as_slice() {
         [one] => Ok((*one).clone()),
+        [] if !target.containers.is_empty() => Err(refuse(
+            Reason::ContainerNotFound,
+            format!(
+                "{id} has the containers {}, and spec.target.containers names only {}; name one that it has, or leave the workload out (spec.target.exclude).",
+                names.join(", "),
+                target.containers.join(", ")
+            ),
+        )),
         [] | [_, ..] => Err(refuse(
             Reason::AmbiguousContainer,
             format!(
                 "{id} has the containers {}; name exactly one of them in spec.target.containers.",
                 names.join(", ")
-            ),
-        )),
-    }
-}
-
-fn check_env(
-    id: &WorkloadId,
-    container: &str,
-    workload: &Workload,
-    allocator: &Allocator,
-) -> Result<(), Ineligible> {
-    let present = patch::env_of(&workload.template, container);
-    for (name, wanted) in wanted_env(allocator) {
-        let Some(entry) = present
-            .iter()
-            .find(|entry| entry.get("name") == Some(&Value::from(name.as_str())))
-        else {
-            continue;
-        };
-        if entry.get("valueFrom").is_some() {
-            return Err(refuse(
-                Reason::InjectionConflict,
-                format!(
-                    "{id}: container {container} takes {name} from valueFrom; set it as a plain value or remove it."
-                ),
-            ));
-        }
-        let value = entry
-            .get("value")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        match wanted {
-            EnvValue::Exactly(_) => {
-                return Err(refuse(
-                    Reason::InjectionConflict,
-                    format!(
-                        "{id}: container {container} sets {name} itself; remove it there or leave the option out of the policy."
-                    ),
-                ));
-            }
-            EnvValue::Preload(_) if value.is_empty() => {}
-            EnvValue::Preload(_) => check_preload(id, container, value, allocator)?,
-        }
-    }
-    Ok(())
-}
-
-/// Two allocators in one process are refused whatever the class says.
-fn check_preload(
-    id: &WorkloadId,
-    container: &str,
-    value: &str,
-    allocator: &Allocator,
-) -> Result<(), Ineligible> {
-    const ALLOCATORS: [&str; 5] = ["jemalloc", "mimalloc", "tcmalloc", "hoard", "snmalloc"];
-    if let Some(other) = ALLOCATORS.iter().find(|known| value.contains(**known)) {
-        return Err(refuse(
-            Reason::InjectionConflict,
-            format!(
-                "{id}: container {container} preloads {other} already (LD_PRELOAD={value}); two allocators in one process are refused, remove it there first."
-            ),
-        ));
-    }
-    match allocator.on_existing {
-        OnExisting::Prepend => Ok(()),
-        OnExisting::Skip => Err(refuse(
-            Reason::InjectionConflict,
-            format!(
-                "{id}: container {container} sets LD_PRELOAD={value} and class {} says onExisting: Skip; remove it or use a class with Prepend.",
-                allocator.class
             ),
         )),
     }

@@ -2,20 +2,37 @@
 //! Takes workloads as seen, gives refusals with one reason, JSON patches and records. Never talks to a cluster.
 
 mod apply;
+mod assumed;
 mod eligible;
 mod env;
 mod hash;
+mod options;
+mod owner;
+#[cfg(test)]
+mod owner_tests;
+mod parts;
+#[cfg(test)]
+mod parts_tests;
 mod patch;
+mod preload;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tunables_tests;
+#[cfg(test)]
+mod undo_properties;
+mod version;
 
 pub use apply::apply;
+pub use assumed::{Assumption, assumptions};
 pub use eligible::{Ineligible, eligible};
-pub use env::{EnvValue, wanted_env};
+pub use env::{EnvValue, EnvWrite, wanted_env};
 pub use hash::{canonical_hash, template_hash};
+pub use options::{BadOption, Build, check_options};
+pub use parts::{Part, PartList};
 pub use patch::{
-    EnvWrite, Injection, JournalRecord, Presence, Restored, UndoBlocked, inject, journal_name,
-    presence, release, restored, undo,
+    Injection, JournalRecord, Presence, Restored, UndoBlocked, inject, journal_name, presence,
+    release, restored, undo,
 };
 
 /// The annotation that marks a workload as changed by one hub and one policy.

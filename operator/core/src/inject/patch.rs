@@ -8,22 +8,14 @@ use serde_json::{Value, json};
 
 use super::CLAIM;
 use super::apply::apply;
-use super::env::{EnvValue, wanted_env};
+use super::eligible::{Ineligible, check_template, refuse};
+use super::env::{EnvWrite, env_entry, env_ops, value_of};
 use super::hash::{canonical_hash, template_hash};
+use super::parts::{Part, add_ops, mounted_elsewhere, remove_ops};
+use crate::decision::Reason;
 use crate::names::{Claim, PlanHash, WorkloadId};
 use crate::plan::Allocator;
 use crate::world::{Revision, Workload};
-
-/// One environment variable as it was and as we wrote it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EnvWrite {
-    /// Its name.
-    pub name: String,
-    /// What we wrote.
-    pub value: String,
-    /// What was there; `None`: the variable was absent.
-    pub prior: Option<String>,
-}
 
 /// The record of one change: written before it, immutable, the only source of an undo.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +40,9 @@ pub struct JournalRecord {
     pub container: String,
     /// What is written into its environment.
     pub env: Vec<EnvWrite>,
+    /// What is added besides, where the library comes beside the application.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
     /// Whether the container had an `env` list.
     pub env_existed: bool,
     /// Whether the workload had annotations.
@@ -125,22 +120,17 @@ fn container_at<'a>(template: &'a Value, name: &str) -> Option<(usize, &'a Value
         .find(|(_, container)| container.get("name").and_then(Value::as_str) == Some(name))
 }
 
+/// A container as the template has it.
+pub(super) fn container<'a>(template: &'a Value, name: &str) -> Option<&'a Value> {
+    container_at(template, name).map(|(_, container)| container)
+}
+
 /// The `env` list of a container; empty when absent.
 pub(super) fn env_of<'a>(template: &'a Value, container: &str) -> &'a [Value] {
     container_at(template, container)
         .and_then(|(_, container)| container.get("env"))
         .and_then(Value::as_array)
         .map_or(&[], Vec::as_slice)
-}
-
-fn env_entry<'a>(env: &'a [Value], name: &str) -> Option<(usize, &'a Value)> {
-    env.iter()
-        .enumerate()
-        .find(|(_, entry)| entry.get("name").and_then(Value::as_str) == Some(name))
-}
-
-fn value_of(entry: &Value) -> Option<&str> {
-    entry.get("value").and_then(Value::as_str)
 }
 
 /// Name of the journal of one workload under one attempt of one plan. At most 253 characters.
@@ -151,7 +141,7 @@ pub fn journal_name(id: &WorkloadId, uid: &str, plan: &PlanHash, attempt: u32) -
     format!("heapfleet-{name}-{short}")
 }
 
-/// The change of `container`, with its record. `None` when the container is gone or its `env` is no list.
+/// The change of `container`, with its record, or why it cannot be made in the template as it stands.
 pub fn inject(
     id: &WorkloadId,
     workload: &Workload,
@@ -160,43 +150,21 @@ pub fn inject(
     claim: &Claim,
     plan: &PlanHash,
     attempt: u32,
-) -> Option<Injection> {
-    let (index, body) = container_at(&workload.template, container)?;
+) -> Result<Injection, Ineligible> {
+    let gone = || {
+        refuse(
+            Reason::ContainerNotFound,
+            format!("{id}: container {container} is gone; name another in spec.target.containers."),
+        )
+    };
+    let (index, body) = container_at(&workload.template, container).ok_or_else(gone)?;
+    check_template(id, container, &workload.template, allocator)?;
     let env_existed = body.get("env").is_some();
-    let env = env_of(&workload.template, container);
     let root = format!("/spec/template/spec/containers/{index}");
 
-    let mut writes = Vec::new();
-    let mut appended = Vec::new();
-    let mut ops = Vec::new();
-    for (name, wanted) in wanted_env(allocator) {
-        let there = env_entry(env, &name);
-        let prior = there
-            .and_then(|(_, entry)| value_of(entry))
-            .map(str::to_owned);
-        let value = match (&wanted, &prior) {
-            (EnvValue::Preload(library), Some(prior)) if !prior.is_empty() => {
-                format!("{library}{}{prior}", preload_separator(prior))
-            }
-            (EnvValue::Preload(value) | EnvValue::Exactly(value), _) => value.clone(),
-        };
-        match there {
-            Some((at, entry)) => {
-                ops.push(json!({"op": "test", "path": format!("{root}/env/{at}"), "value": entry}));
-                ops.push(json!({"op": "replace", "path": format!("{root}/env/{at}"), "value": {"name": name, "value": value}}));
-            }
-            None => appended.push(json!({"name": name, "value": value})),
-        }
-        let prior = there.map(|_| prior.unwrap_or_default());
-        writes.push(EnvWrite { name, value, prior });
-    }
-    if env_existed {
-        for entry in appended {
-            ops.push(json!({"op": "add", "path": format!("{root}/env/-"), "value": entry}));
-        }
-    } else if !appended.is_empty() {
-        ops.push(json!({"op": "add", "path": format!("{root}/env"), "value": appended}));
-    }
+    let (mut ops, writes) = env_ops(&root, body.get("env"), allocator);
+    let (added, parts) = add_ops(&workload.template, index, allocator);
+    ops.extend(added);
 
     let mut patch = vec![
         json!({"op": "test", "path": "/metadata/uid", "value": workload.uid}),
@@ -212,7 +180,7 @@ pub fn inject(
         patch.push(json!({"op": "add", "path": "/metadata/annotations", "value": {CLAIM: claim}}));
     }
     let object = json!({"spec": {"template": workload.template}});
-    let after = apply(&object, &ops)?;
+    let after = apply(&object, &ops).ok_or_else(gone)?;
     patch.extend(ops);
 
     let mut record = JournalRecord {
@@ -226,6 +194,7 @@ pub fn inject(
         revision: workload.revision.clone(),
         container: container.to_owned(),
         env: writes,
+        parts,
         env_existed,
         annotations_existed,
         patch,
@@ -237,20 +206,11 @@ pub fn inject(
             .collect(),
         replicas: workload.replicas,
     };
-    record.inverse = inverse_ops(after.pointer("/spec/template")?, &record);
-    Some(Injection {
+    record.inverse = inverse_ops(after.pointer("/spec/template").ok_or_else(gone)?, &record);
+    Ok(Injection {
         journal: journal_name(id, &workload.uid, plan, attempt),
         record,
     })
-}
-
-/// The separator that a list of libraries uses already: a colon unless it holds only spaces.
-fn preload_separator(existing: &str) -> char {
-    if existing.contains(' ') && !existing.contains(':') {
-        ' '
-    } else {
-        ':'
-    }
 }
 
 fn claim_path() -> String {
@@ -268,25 +228,32 @@ pub fn presence(workload: &Workload, record: &JournalRecord) -> Presence {
     {
         return Presence::Foreign(other.to_owned());
     }
-    let env = env_of(&workload.template, &record.container);
-    let differing: Vec<&EnvWrite> = record
-        .env
-        .iter()
-        .filter(|write| {
-            env_entry(env, &write.name).and_then(|(_, e)| value_of(e)) != Some(write.value.as_str())
-        })
-        .collect();
+    let total = record.env.len() + record.parts.len();
+    let differing = differing(&workload.template, record);
     match (held.is_some(), differing.first()) {
         (true, None) => Presence::Present,
-        (true, Some(_)) if differing.len() == record.env.len() && !record.env.is_empty() => {
-            Presence::Reverted
-        }
-        (true | false, Some(write)) if differing.len() < record.env.len() => {
-            Presence::Taken(write.name.clone())
-        }
-        (false, None) if !record.env.is_empty() => Presence::Taken(CLAIM.to_owned()),
+        (true, Some(_)) if differing.len() == total => Presence::Reverted,
+        (true | false, Some(key)) if differing.len() < total => Presence::Taken(key.clone()),
+        (false, None) if total > 0 => Presence::Taken(CLAIM.to_owned()),
         (true | false, Some(_) | None) => Presence::Absent,
     }
+}
+
+/// Names of what we wrote that does not stand as it was written.
+fn differing(template: &Value, record: &JournalRecord) -> Vec<String> {
+    let at = container_at(template, &record.container).map(|(at, _)| at);
+    let env = env_of(template, &record.container);
+    let of_env = record.env.iter().filter(|write| {
+        env_entry(env, &write.name).and_then(|(_, e)| value_of(e)) != Some(write.value.as_str())
+    });
+    let of_parts = record
+        .parts
+        .iter()
+        .filter(|part| !part.intact(template, at));
+    of_env
+        .map(|write| write.name.clone())
+        .chain(of_parts.map(Part::label))
+        .collect()
 }
 
 /// The patch that undoes the recorded change in the workload as it stands: tests on uid, generation, claim and on every
@@ -301,6 +268,13 @@ pub fn undo(workload: &Workload, record: &JournalRecord) -> Result<Vec<Value>, U
     if held.is_none_or(|held| held != record.claim.as_str()) {
         return Err(UndoBlocked {
             because: "our claim is not on the workload".to_owned(),
+        });
+    }
+    if let Some(other) = mounted_elsewhere(&workload.template, &record.container, &record.parts) {
+        return Err(UndoBlocked {
+            because: format!(
+                "container {other} mounts our volume; remove that mount, and what we added can go"
+            ),
         });
     }
     let mut patch = vec![
@@ -337,7 +311,7 @@ fn release_op(workload: &Workload, record: &JournalRecord) -> Value {
 fn inverse_ops(template: &Value, record: &JournalRecord) -> Vec<Value> {
     let Some((index, body)) = container_at(template, &record.container) else {
         // The container went, and our keys with it.
-        return Vec::new();
+        return remove_ops(template, None, &record.parts);
     };
     let root = format!("/spec/template/spec/containers/{index}");
     let env = body
@@ -357,7 +331,9 @@ fn inverse_ops(template: &Value, record: &JournalRecord) -> Vec<Value> {
             Some(prior) => {
                 let path = format!("{root}/env/{at}");
                 replaced.push(json!({"op": "test", "path": path, "value": entry}));
-                replaced.push(json!({"op": "replace", "path": path, "value": {"name": write.name, "value": prior}}));
+                replaced.push(
+                    json!({"op": "replace", "path": path, "value": plain(&write.name, prior)}),
+                );
             }
             None => removed.push((at, entry)),
         }
@@ -377,7 +353,17 @@ fn inverse_ops(template: &Value, record: &JournalRecord) -> Vec<Value> {
             ops.push(json!({"op": "remove", "path": path}));
         }
     }
+    ops.extend(remove_ops(template, Some(index), &record.parts));
     ops
+}
+
+/// An entry as the API server keeps it: without an empty value.
+fn plain(name: &str, value: &str) -> Value {
+    if value.is_empty() {
+        json!({"name": name})
+    } else {
+        json!({"name": name, "value": value})
+    }
 }
 
 /// How the workload came back after the undo, or why that is not proved. Looks at the template only;
@@ -397,6 +383,16 @@ pub fn restored(workload: &Workload, record: &JournalRecord) -> Result<Restored,
     if let Some(write) = left {
         return Err(UndoBlocked {
             because: format!("{} still has our value", write.name),
+        });
+    }
+    let at = container_at(&workload.template, &record.container).map(|(at, _)| at);
+    if let Some(part) = record
+        .parts
+        .iter()
+        .find(|part| part.intact(&workload.template, at))
+    {
+        return Err(UndoBlocked {
+            because: format!("the {} is still there", part.label()),
         });
     }
     if template_hash(&workload.template) == record.template_hash {

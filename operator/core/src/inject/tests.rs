@@ -13,14 +13,14 @@ use crate::names::{Claim, ClusterUid, Kind, PlanHash, WorkloadId};
 use crate::plan::{Allocator, Delivery, OnExisting, Platform, Target};
 use crate::world::{ClusterView, Node, Revision, Workload};
 
-fn id() -> WorkloadId {
+pub(super) fn id() -> WorkloadId {
     WorkloadId {
         kind: Kind::Deployment,
         name: "server".to_owned(),
     }
 }
 
-fn allocator() -> Allocator {
+pub(super) fn allocator() -> Allocator {
     Allocator {
         class: "jemalloc".to_owned(),
         name: "jemalloc".to_owned(),
@@ -41,7 +41,7 @@ fn allocator() -> Allocator {
     }
 }
 
-fn workload(containers: &Value, annotations: Option<&[(&str, &str)]>) -> Workload {
+pub(super) fn workload(containers: &Value, annotations: Option<&[(&str, &str)]>) -> Workload {
     Workload {
         uid: "uid".to_owned(),
         generation: 3,
@@ -67,7 +67,7 @@ fn workload(containers: &Value, annotations: Option<&[(&str, &str)]>) -> Workloa
     }
 }
 
-fn object(workload: &Workload) -> Value {
+pub(super) fn object(workload: &Workload) -> Value {
     let mut object = json!({
         "metadata": {"uid": workload.uid, "generation": workload.generation},
         "spec": {"template": workload.template},
@@ -78,7 +78,7 @@ fn object(workload: &Workload) -> Value {
     object
 }
 
-fn apply(workload: &Workload, ops: &[Value]) -> Option<Workload> {
+pub(super) fn apply(workload: &Workload, ops: &[Value]) -> Option<Workload> {
     let after = super::apply(&object(workload), ops)?;
     Some(Workload {
         generation: workload.generation + 1,
@@ -90,7 +90,7 @@ fn apply(workload: &Workload, ops: &[Value]) -> Option<Workload> {
     })
 }
 
-fn change(workload: &Workload) -> Injection {
+pub(super) fn change(workload: &Workload) -> Injection {
     let (claim, plan) = (Claim::new("hub/policy"), PlanHash::new("v1-1"));
     inject(&id(), workload, "server", &allocator(), &claim, &plan, 1).unwrap()
 }
@@ -293,6 +293,8 @@ fn refusals_have_one_reason() {
     let node = |arch: &str, kernel: &str, label: Option<u64>| Node {
         arch: arch.to_owned(),
         kernel: kernel.to_owned(),
+        runtime: String::new(),
+        kubelet: String::new(),
         page_size_label: label,
     };
     let target = |containers: &[&str]| Target {
@@ -367,6 +369,10 @@ fn refusals_have_one_reason() {
         Ok("b".to_owned())
     );
     assert_eq!(
+        check(one(), good(), &target(&["c"]), &plain, None),
+        Err(Reason::ContainerNotFound)
+    );
+    assert_eq!(
         check(one(), good(), &target(&[]), &plain, Some("other")),
         Err(Reason::InjectionConflict)
     );
@@ -408,7 +414,7 @@ fn refusals_have_one_reason() {
     let from = json!({"name": "LD_PRELOAD", "valueFrom": {"fieldRef": {"fieldPath": "x"}}});
     assert_eq!(
         check(env(from), good(), &target(&[]), &plain, None),
-        Err(Reason::InjectionConflict)
+        Err(Reason::VariableFromSource)
     );
     let mimalloc = json!({"name": "LD_PRELOAD", "value": "libmimalloc.so"});
     assert_eq!(
@@ -426,7 +432,7 @@ fn refusals_have_one_reason() {
     };
     assert_eq!(
         check(env(other()), good(), &target(&[]), &skip, None),
-        Err(Reason::InjectionConflict)
+        Err(Reason::PreloadAlreadySet)
     );
     let conf = json!({"name": "MALLOC_CONF", "value": "narenas:1"});
     assert_eq!(

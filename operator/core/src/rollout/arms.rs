@@ -135,7 +135,7 @@ fn pod(
         exists,
         ready_at: listed.and_then(|pod| pod.ready_since).map(f64_seconds),
         version: listed.and_then(|pod| pod.images.get(container).cloned()),
-        allocator: allocator(s, series, listed.map(|pod| pod.created)),
+        allocator: allocator(s, view, series, listed.map(|pod| pod.created)),
         memory_limit: listed
             .and_then(|pod| pod.memory_limits.get(container))
             .map(|limit| real(*limit)),
@@ -152,8 +152,14 @@ fn pod(
 }
 
 /// What the probe says of a pod's processes. An allocator never changes in a running process: where only one was ever seen
-/// it holds since the first process began, else the newest word holds since the last one did.
-fn allocator(s: &Step<'_>, series: &PodSeries, created: Option<Timestamp>) -> Proof {
+/// it holds since the first process began, else the newest word holds since the last one did. Where glibc is tried against
+/// glibc, both have one name, and what the arm runs tells them apart.
+fn allocator(
+    s: &Step<'_>,
+    view: &ArmView<'_>,
+    series: &PodSeries,
+    created: Option<Timestamp>,
+) -> Proof {
     let mut newest: Vec<(&String, f64)> = series
         .allocators
         .iter()
@@ -169,7 +175,7 @@ fn allocator(s: &Step<'_>, series: &PodSeries, created: Option<Timestamp>) -> Pr
     let (Some(since), Some((name, _))) = (born, newest.first()) else {
         return Proof::default();
     };
-    let seen = if **name == s.plan.allocator.name {
+    let seen = if **name == s.plan.allocator.name && (*name != "glibc" || view.runs_target) {
         Seen::Target
     } else if *name == "glibc" {
         Seen::Source

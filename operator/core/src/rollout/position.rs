@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::decision::Reason;
-use crate::inject::{Ineligible, Restored};
+use crate::inject::{Assumption, Ineligible, Restored};
 use crate::judge;
 use crate::names::{Region, WorkloadId};
 
@@ -119,6 +119,9 @@ pub struct WorkState {
     pub best_progress: u32,
     /// When that was reached.
     pub progressed_at: Timestamp,
+    /// What was assumed about it when it was chosen.
+    #[serde(default)]
+    pub assumptions: Vec<Assumption>,
 }
 
 /// What a workload is doing.

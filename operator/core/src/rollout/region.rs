@@ -7,10 +7,10 @@ use super::step::Step;
 use super::workload::{Turn, current_pods};
 use super::{bake, control, workload};
 use crate::decision::Reason;
-use crate::inject::{Ineligible, eligible, journal_name};
+use crate::inject::{Assumption, Ineligible, assumptions, eligible, journal_name};
 use crate::names::{Region, WorkloadId};
 use crate::plan::{OnUnreachable, Wave};
-use crate::world::{ClusterView, Metrics, Pod};
+use crate::world::{ClusterView, Metrics, Pod, Workload};
 
 /// Chooses the workloads of a region whose turn has come.
 pub(super) fn begin(s: &mut Step<'_>, wave: &Wave, region: &Region) {
@@ -103,6 +103,7 @@ fn choose(
             &s.world.claim,
         ) {
             Ok(container) => {
+                let assumptions = assume(s, region, id, seen, &container);
                 let work = WorkState {
                     uid: seen.uid.clone(),
                     container,
@@ -111,6 +112,7 @@ fn choose(
                     since: now,
                     best_progress: 0,
                     progressed_at: now,
+                    assumptions,
                 };
                 workloads.insert(id.clone(), work);
             }
@@ -126,6 +128,49 @@ fn choose(
         }
     }
     (workloads, refused)
+}
+
+/// What is assumed about a workload that is to be changed, and about its namesakes in the control, which it is compared
+/// with; told once, when it is chosen.
+fn assume(
+    s: &mut Step<'_>,
+    region: &Region,
+    id: &WorkloadId,
+    seen: &Workload,
+    container: &str,
+) -> Vec<Assumption> {
+    let plan = s.plan;
+    let mut all = assumptions(&seen.template, container, &plan.allocator);
+    for control in plan.control.iter().filter(|control| *control != region) {
+        let view = s.world.regions.get(control);
+        let namesake = view
+            .and_then(|view| view.cluster.as_ref().ok())
+            .and_then(|cluster| cluster.workloads.get(id));
+        let of_control = namesake
+            .map(|other| assumptions(&other.template, container, &plan.allocator))
+            .unwrap_or_default();
+        for assumption in of_control {
+            let known = |one: &Assumption| {
+                (one.reason, one.what.as_str()) == (assumption.reason, assumption.what.as_str())
+            };
+            if !all.iter().any(known) {
+                all.push(Assumption {
+                    what: format!("{} in {control}", assumption.what),
+                    message: format!("in the control {control} {}", assumption.message),
+                    ..assumption
+                });
+            }
+        }
+    }
+    for assumption in &all {
+        s.event(
+            false,
+            assumption.reason.as_str(),
+            Some(region),
+            format!("{id} in {region}: {}.", assumption.message),
+        );
+    }
+    all
 }
 
 /// One step of a region that has begun and is not settled.

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::position::{WorkStage, WorkState};
 use super::step::Step;
 use crate::decision::{Action, Reason};
-use crate::inject::{Injection, Presence, inject, presence};
+use crate::inject::{Ineligible, Injection, Presence, inject, presence};
 use crate::names::{Region, WorkloadId};
 use crate::world::{Journal, JournalStage, Pod, Workload};
 
@@ -106,22 +106,16 @@ fn begin(
     workload: &Workload,
 ) {
     let injection = match journal_of(workload, work) {
-        Some(journal) => Some(journalled(journal)),
+        Some(journal) => Ok(journalled(journal)),
         None => fresh(s, id, work, workload),
     };
-    let Some(injection) = injection else {
-        release(
-            s,
-            region,
-            id,
-            work,
-            Reason::AmbiguousContainer,
-            "its container is gone",
-        );
-        return;
-    };
-    set(work, WorkStage::Injecting, s.now());
-    send(s, region, injection);
+    match injection {
+        Ok(injection) => {
+            set(work, WorkStage::Injecting, s.now());
+            send(s, region, injection);
+        }
+        Err(refused) => leave(s, region, id, work, &refused),
+    }
 }
 
 fn send(s: &mut Step<'_>, region: &Region, injection: Injection) {
@@ -145,7 +139,7 @@ fn fresh(
     id: &WorkloadId,
     work: &WorkState,
     workload: &Workload,
-) -> Option<Injection> {
+) -> Result<Injection, Ineligible> {
     inject(
         id,
         workload,
@@ -183,17 +177,11 @@ fn unjournalled(
             Reason::UserReverted,
             "its owner put the old template back",
         );
-    } else if let Some(injection) = fresh(s, id, work, workload) {
-        send(s, region, injection);
     } else {
-        release(
-            s,
-            region,
-            id,
-            work,
-            Reason::AmbiguousContainer,
-            "its container is gone",
-        );
+        match fresh(s, id, work, workload) {
+            Ok(injection) => send(s, region, injection),
+            Err(refused) => leave(s, region, id, work, &refused),
+        }
     }
 }
 
@@ -335,6 +323,18 @@ pub(super) fn set(work: &mut WorkState, stage: WorkStage, now: Timestamp) {
     work.since = now;
     work.progressed_at = now;
     work.best_progress = 0;
+}
+
+/// Its owner changed it since it was chosen, so that the change does not fit any more.
+fn leave(
+    s: &mut Step<'_>,
+    region: &Region,
+    id: &WorkloadId,
+    work: &mut WorkState,
+    refused: &Ineligible,
+) {
+    let because = refused.message.trim_end_matches('.');
+    release(s, region, id, work, refused.reason, because);
 }
 
 fn release(

@@ -262,7 +262,23 @@ fn row(subject: &Subject<'_>, wave: &Wave, region: &Region) -> RegionRow {
         verdict: look.verdict.clone(),
         reason,
         message,
-        assumptions: look.assumptions.clone(),
+        assumptions: assumed(state, look),
         diagnosis: look.diagnosis.clone(),
     }
+}
+
+/// What was assumed about the region's workloads when they were chosen, then what the judge assumes; each once.
+fn assumed(state: Option<&RegionState>, look: &LookSummary) -> Vec<String> {
+    let of_workloads = state
+        .into_iter()
+        .flat_map(|state| state.workloads.values())
+        .flat_map(|work| &work.assumptions)
+        .map(|assumption| format!("{}:{}", assumption.reason, assumption.what));
+    let mut all: Vec<String> = Vec::new();
+    for one in of_workloads.chain(look.assumptions.iter().cloned()) {
+        if !all.contains(&one) {
+            all.push(one);
+        }
+    }
+    all
 }

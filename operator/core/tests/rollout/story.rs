@@ -3,6 +3,7 @@
 
 use heapfleet_core::decision::Reason;
 use heapfleet_core::names::Region;
+use heapfleet_core::plan::{Delivery, Mounted};
 use heapfleet_core::rollout::Outcome;
 use heapfleet_core::status::{ConditionType, Truth};
 use heapfleet_core::world::Verb;
@@ -81,6 +82,77 @@ fn a_worse_allocator_is_rolled_back_exactly() {
     }
     assert_eq!(sim.attempts.len(), 1);
     assert_eq!(sim.region("ore").object, before);
+}
+
+/// Both arms prove glibc: what an arm's template says tells them apart.
+#[test]
+fn tuned_glibc_is_judged_against_glibc() {
+    for (ratio, end) in [(1.2, Outcome::Promoted), (4.0, Outcome::RolledBack)] {
+        let mut sim = Sim::new("glibc");
+        sim.ratios.insert("glibc-tuned".to_owned(), ratio);
+        let before = sim.region("ore").object.clone();
+        sim.run_until(900, |sim| sim.outcome().is_some());
+        assert_eq!(sim.outcome(), Some(end), "{}", sim.log.join("\n"));
+        let restored = sim.region("ore").object == before;
+        assert_eq!(restored, end == Outcome::RolledBack);
+        let verified = condition(&mut sim, ConditionType::AllocatorVerified).0;
+        assert_eq!(verified == Truth::True, end == Outcome::Promoted);
+    }
+}
+
+/// Volumes, mounts and init containers go in and come out by the same road as variables.
+#[test]
+fn a_library_beside_the_application_is_rolled_out_and_back() {
+    let mounted = |name: &str| Mounted {
+        image: "registry.example/allocators@sha256:0".to_owned(),
+        mount_path: "/opt/heapfleet".to_owned(),
+        path: format!("lib/lib{name}.so.2"),
+    };
+    for (allocator, end) in [
+        ("jemalloc", Outcome::Promoted),
+        ("mimalloc", Outcome::RolledBack),
+    ] {
+        for delivery in [
+            Delivery::PreloadImageVolume(mounted(allocator)),
+            Delivery::PreloadInitCopy(mounted(allocator)),
+        ] {
+            let mut sim = Sim::new(allocator);
+            sim.intent = Ok(plan(allocator)).map(|mut plan| {
+                plan.allocator.delivery = delivery;
+                plan
+            });
+            let before = sim.region("ore").object.clone();
+            sim.run_until(900, |sim| sim.outcome().is_some());
+            assert_eq!(sim.outcome(), Some(end), "{}", sim.log.join("\n"));
+            if end == Outcome::RolledBack {
+                assert_eq!(sim.region("ore").object, before);
+            } else {
+                let volumes = &sim.region("ore").template()["spec"]["volumes"];
+                assert_eq!(volumes[0]["name"], "heapfleet-allocator");
+            }
+        }
+    }
+}
+
+/// What the owner does between the choice and the change counts: nothing is joined that was not looked at.
+#[test]
+fn an_owner_who_gets_in_the_way_before_the_change_is_left_alone() {
+    let mut sim = Sim::new("jemalloc");
+    sim.run_until(60, |sim| {
+        let position = sim.attempts.last().and_then(|one| one.position.as_ref());
+        position.is_some_and(|position| !position.regions.is_empty())
+    });
+    let now = sim.now.as_duration().as_secs_f64();
+    let ore = sim.region("ore");
+    ore.object["spec"]["template"]["spec"]["containers"][0]["env"] =
+        serde_json::json!([{"name": "LD_PRELOAD", "value": "libmimalloc.so.2"}]);
+    ore.generation += 1;
+    ore.settle(now);
+    let before = sim.region("ore").object.clone();
+    sim.pass_for(120);
+    assert_eq!(sim.region("ore").object, before);
+    let told = |line: &String| line.starts_with("InjectionConflict") && line.contains("mimalloc");
+    assert!(sim.log.iter().any(told), "{}", sim.log.join("\n"));
 }
 
 #[test]

@@ -28,15 +28,18 @@ pub(super) fn node(raw: &Value) -> Option<(String, world::Node)> {
         })
         .unwrap_or_default()
         .to_owned();
-    let kernel = text("/status/nodeInfo/kernelVersion")
-        .unwrap_or_default()
-        .to_owned();
+    let info = |field: &str| {
+        let pointer = format!("/status/nodeInfo/{field}");
+        text(&pointer).unwrap_or_default().to_owned()
+    };
     Some((
         name,
         world::Node {
             arch,
             page_size_label: label,
-            kernel,
+            kernel: info("kernelVersion"),
+            runtime: info("containerRuntimeVersion"),
+            kubelet: info("kubeletVersion"),
         },
     ))
 }
@@ -50,7 +53,8 @@ mod tests {
     fn labelled(size: &str) -> Value {
         json!({
             "metadata": {"name": "n1", "labels": {"heapfleet.dev/page-size": size}},
-            "status": {"nodeInfo": {"architecture": "arm64", "kernelVersion": "6.8.0-31-generic"}},
+            "status": {"nodeInfo": {"architecture": "arm64", "kernelVersion": "6.8.0-31-generic",
+                "containerRuntimeVersion": "containerd://2.1.4", "kubeletVersion": "v1.36.3"}},
         })
     }
 
@@ -70,6 +74,8 @@ mod tests {
             assert_eq!(node.page_size_label, expected, "{size}");
             assert_eq!(node.arch, "arm64");
             assert_eq!(node.kernel, "6.8.0-31-generic");
+            assert_eq!(node.runtime, "containerd://2.1.4");
+            assert_eq!(node.kubelet, "v1.36.3");
         }
     }
 
