@@ -7,8 +7,8 @@
 mod world;
 
 use heapfleet_core::judge::{
-    Capacity, Code, GuardrailSeries, Identity, Look, LookInput, Seen, Series, Settings, Verdict,
-    look,
+    Capacity, Code, ControlRestart, GuardrailSeries, Identity, Look, LookInput, Seen, Series,
+    Settings, Verdict, look,
 };
 use world::{BLOCK, World, all_series, map, pods};
 
@@ -369,4 +369,38 @@ fn dry_runs_are_shown_and_decide_nothing() {
     settings.guardrails[0].dry_run = false;
     let seen = judge(&settings, &input);
     assert_eq!(seen.reason.to_string(), "Regression:p99");
+}
+
+/// How much slower caches turn over.
+const SLOWER: f64 = 0.2;
+
+/// §4: a control that was not restarted has turned its contents over in the baseline already; the canary has to turn over its
+/// own half as often, or three times.
+#[test]
+fn a_control_that_was_not_restarted_is_as_old_as_it_is() {
+    let (_, mut settings, mut input) = passing(5, Identity::None);
+    settings.control_restart = ControlRestart::None;
+    // Slower, so that the canary turns over once or twice in its bake.
+    for pod in pods(&mut input) {
+        map(&mut pod.evictions, |(t, v)| (t, v * SLOWER));
+    }
+    let seen = judge(&settings, &input);
+    let mut frozen = seen.frozen.unwrap();
+    let region = input.controls[0].region.clone();
+    assert!(frozen.turnovers[&region] > 0.0, "{:?}", frozen.turnovers);
+    let mut closed = |before: f64| {
+        frozen.turnovers.insert(region.clone(), before);
+        let look = look(&settings, Some(&frozen), &input);
+        look.closed.contains(&Code::ChurnParity)
+    };
+    assert!(!closed(0.0));
+    assert!(closed(5.0) && closed(1e9));
+    let mut matched = settings.clone();
+    matched.control_restart = ControlRestart::Matched;
+    assert!(
+        !look(&matched, Some(&frozen), &input)
+            .closed
+            .contains(&Code::ChurnParity),
+        "both arms began anew"
+    );
 }

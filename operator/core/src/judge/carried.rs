@@ -28,6 +28,9 @@ pub struct Frozen {
     pub cache_median: BTreeMap<String, f64>,
     /// Requests per second and pod, per region, where requests are declared.
     pub load: BTreeMap<String, LoadBaseline>,
+    /// Turnovers of each arm's caches at the end of the baseline, by region, where evictions are declared.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub turnovers: BTreeMap<String, f64>,
     /// Counts by guardrail, then region.
     pub counts: BTreeMap<String, BTreeMap<String, CountBaseline>>,
     /// Fail, once reached, for ever.

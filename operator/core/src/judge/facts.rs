@@ -90,19 +90,19 @@ impl Blocks {
         &self,
         context: &Context<'_>,
         period: &Period<'_>,
-        baseline: bool,
+        frozen: Option<&Frozen>,
         accepted: usize,
     ) -> Vec<Code> {
         let Some(mut facts) = self.newest.clone() else {
             let mut out = vec![Code::TooFewSamples];
-            if !baseline {
+            if frozen.is_none() {
                 out.insert(0, Code::NoBaseline);
             }
             return out;
         };
-        facts.baseline = baseline;
+        facts.baseline = frozen.is_some();
         facts.blocks = accepted;
-        facts.churn = churn(context, period);
+        facts.churn = churn(context, period, frozen);
         gates::closed(&facts)
     }
 }
@@ -131,7 +131,7 @@ fn load_ratio(
 }
 
 /// Median of an arm's pods that report lately.
-fn median_of(
+pub(super) fn median_of(
     arm: &ArmView<'_>,
     window: Window,
     value: impl Fn(&super::track::Track) -> Option<f64>,
@@ -147,7 +147,7 @@ fn median_of(
 }
 
 /// What is known of churn at this look.
-fn churn(context: &Context<'_>, period: &Period<'_>) -> Churn {
+fn churn(context: &Context<'_>, period: &Period<'_>, frozen: Option<&Frozen>) -> Churn {
     let settings = context.settings;
     let window = period.window;
     let end = num::real_signed(context.grid.start(window.to)) / 1000.0;
@@ -156,7 +156,17 @@ fn churn(context: &Context<'_>, period: &Period<'_>) -> Churn {
     };
     if settings.declared.evictions {
         let turnovers = |arm: &ArmView<'_>| median_of(arm, window, super::track::Track::turnovers);
-        let control = controls.iter().filter_map(turnovers).fold(0.0, f64::max);
+        // A control that was not restarted has turned over in the baseline already.
+        let before = |arm: &ArmView<'_>| {
+            let known = frozen.filter(|_| settings.control_restart == ControlRestart::None);
+            known
+                .and_then(|f| f.turnovers.get(arm.region()).copied())
+                .unwrap_or(0.0)
+        };
+        let control = controls
+            .iter()
+            .filter_map(|arm| Some(turnovers(arm)? + before(arm)))
+            .fold(0.0, f64::max);
         return turnovers(canary).map_or(Churn::Missing, |c| Churn::Turnovers(c, control));
     }
     if settings.control_restart == ControlRestart::None {

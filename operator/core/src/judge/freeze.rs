@@ -7,6 +7,7 @@ use super::baseline::{self, Before, FrozenMetric};
 use super::carried::{CountBaseline, Frozen, LoadBaseline};
 use super::constants as k;
 use super::counts;
+use super::facts;
 use super::guardrails;
 use super::input::LookInput;
 use super::noise;
@@ -346,7 +347,22 @@ pub fn freeze(
         } else {
             BTreeMap::new()
         },
+        turnovers: if settings.declared.evictions {
+            turnovers(&period, clipped)
+        } else {
+            BTreeMap::new()
+        },
         counts: scene.counts(),
         failed: None,
     })
+}
+
+/// Turnovers of each arm at the end of the baseline.
+fn turnovers(period: &Period<'_>, window: Window) -> BTreeMap<String, f64> {
+    let arms = period.arms.iter().filter_map(|arm| {
+        let median = facts::median_of(arm, window, Track::turnovers)?;
+        Some((arm.region().to_owned(), median))
+    });
+    arms.filter(|(_, turnovers)| turnovers.is_finite())
+        .collect()
 }

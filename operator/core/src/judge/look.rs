@@ -309,7 +309,7 @@ pub(super) fn conclude(
         .map_or(0, |(_, r)| r.as_ref().map_or(0, |r| r.d.len()));
     look.closed = seen
         .blocks
-        .closed_now(context, seen.period, frozen.is_some(), accepted);
+        .closed_now(context, seen.period, frozen, accepted);
 
     let case = Case {
         hard: facts::hard_limit(context, seen.period, seen.last_ratio),
