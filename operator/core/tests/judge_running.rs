@@ -5,6 +5,8 @@
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
     clippy::cast_sign_loss,
+    clippy::expect_used,
+    clippy::indexing_slicing,
     reason = "a test stops at what it did not expect"
 )]
 
@@ -228,7 +230,7 @@ proptest! {
         anew in 0.0..1.0_f64,
     ) {
         if let Some(tale) = Tale::new(&world, &troubles) {
-            let anew = tale.from + index(anew, world.after as usize) as i64;
+            let anew = tale.from + floor(anew * f64::from(world.after));
             bake(&tale, stride, anew);
         }
     }
@@ -243,7 +245,7 @@ proptest! {
         guardrails in (any::<bool>(), any::<bool>(), any::<bool>()),
     ) {
         let world = World { after: world.after.max(30), ..world };
-        let troubles = Troubles { seed, late, third, guardrails, ..Troubles::default() };
+        let troubles = Troubles { seed, third, guardrails, late, ..Troubles::default() };
         let tale = Tale::new(&world, &troubles);
         let told = tale.map(|tale| bake(&tale, 1, 0)).unwrap_or_default();
         prop_assert!(told.broken.is_empty(), "{told:?}");
@@ -274,10 +276,10 @@ fn what_does_not_continue_the_state_breaks_it() {
     let cases: [Case; 13] = [
         ("settings", Broken::Settings, |s, _, _| s.min_gain = 0.1),
         ("settings out of range", Broken::Settings, |s, _, _| {
-            s.min_gain = 7.0
+            s.min_gain = 7.0;
         }),
         ("a number of the baseline", Broken::Frozen, |_, f, _| {
-            f.metrics[0].omega2 *= 2.0
+            f.metrics[0].omega2 *= 2.0;
         }),
         ("another version", Broken::Frozen, |_, f, _| f.version += 1),
         ("a Fail", Broken::Frozen, |_, f, _| {
@@ -287,7 +289,7 @@ fn what_does_not_continue_the_state_breaks_it() {
             i.change.as_mut().expect("a change").ended += BLOCK;
         }),
         ("another control", Broken::Change, |_, _, i| {
-            i.controls[0].region.push('2')
+            i.controls[0].region.push('2');
         }),
         ("one control more", Broken::Change, |_, _, i| {
             let mut more = i.controls[0].clone();
@@ -303,7 +305,7 @@ fn what_does_not_continue_the_state_breaks_it() {
             i.canary.expected.push((ended, 9));
         }),
         ("a pod from nowhere", Broken::UnknownPod, |_, _, i| {
-            i.canary.pods[0].name.push('2')
+            i.canary.pods[0].name.push('2');
         }),
         ("replicas of a counter", Broken::Replicas, |_, _, i| {
             let series = &mut i.canary.pods[0].evictions.replicas;
@@ -326,10 +328,11 @@ fn what_does_not_continue_the_state_breaks_it() {
 /// Hard limits and proofs of a wrong allocator are the full look's, too.
 #[test]
 fn what_fails_at_once_is_left_to_the_full_look() {
-    let cases: [(&str, fn(&mut LookInput)); 3] = [
+    type Case = (&'static str, fn(&mut LookInput));
+    let cases: [Case; 3] = [
         ("an OOM kill", |i| i.canary.pods[0].oom_killed = true),
         ("a memory limit", |i| {
-            i.canary.pods[0].memory_limit = Some(4.4e9)
+            i.canary.pods[0].memory_limit = Some(4.4e9);
         }),
         ("a wrong allocator", |i| {
             i.controls[0].pods[0].allocator.seen = heapfleet_core::judge::Seen::Target;

@@ -19,14 +19,16 @@
 mod arm;
 mod digest;
 mod ledger;
+mod pod;
 
 use super::bake::{Bake, Terms};
 use super::carried::Frozen;
+use super::conclude::{Seen, conclude};
 use super::constants as k;
 use super::diagnosis::{self, Finding};
 use super::facts::{self, Blocks, Tally};
 use super::input::{Change, LookInput};
-use super::look::{self, Context, Seen};
+use super::look::{self, Context};
 use super::measure::{self, Scene};
 use super::num;
 use super::outcome::{Look, Verdict};
@@ -34,9 +36,9 @@ use super::period::Period;
 use super::rule;
 use super::settings::Settings;
 use super::track::Window;
-use super::walk::Stretch;
 use arm::{ArmPast, Slots};
 use ledger::Ledger;
+use pod::Stretch;
 
 /// Most columns per metric, and pods per arm, that a state holds: above, every look is a full one.
 const MOST: usize = 4096;
@@ -278,7 +280,7 @@ impl Running {
             runs,
             counts,
         };
-        let mut look = look::conclude(context, self.change, Some(frozen), &seen);
+        let mut look = conclude(context, self.change, Some(frozen), &seen);
         if first {
             self.diagnosis = facts::span(context, &period, &blocks)
                 .map(|s| diagnosis::diagnose(&s))
