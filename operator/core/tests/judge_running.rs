@@ -185,18 +185,18 @@ fn troubles() -> impl Strategy<Value = Troubles> {
     let some = || prop_oneof![3 => Just(0_u32), 1 => 1_u32..3];
     let rare = || prop::bool::weighted(0.2);
     (
-        (any::<u64>(), flag(), flag(), flag(), flag(), flag()),
+        (any::<u64>(), flag(), flag(), flag(), flag(), flag(), flag()),
         (rare(), rare(), rare()),
         (flag(), flag(), flag()),
-        (some(), some(), some(), some(), some(), some()),
+        (some(), some(), some(), some(), some(), some(), some()),
         prop_oneof![Just(0.0), 0.0..0.3_f64],
     )
         .prop_map(
             |(
-                (seed, third, measured, told, filling, dirty),
+                (seed, third, measured, told, filling, dirty, slow),
                 silent,
                 guardrails,
-                (restarts, gaps, stuck, outliers, born, gone),
+                (restarts, gaps, stuck, idle, outliers, born, gone),
                 late,
             )| Troubles {
                 seed,
@@ -208,9 +208,11 @@ fn troubles() -> impl Strategy<Value = Troubles> {
                 restarts,
                 gaps,
                 stuck,
+                idle,
                 outliers,
                 born,
                 gone,
+                slow,
                 filling,
                 late,
                 dirty,
@@ -323,6 +325,34 @@ fn what_does_not_continue_the_state_breaks_it() {
         assert_eq!(said, Interim::Broken(why), "{what}");
         assert_eq!(format!("{state:?}"), format!("{before:?}"), "{what}");
     }
+}
+
+/// A pod that was silent, and hence not expected where sizes are not told, breaks the state when it speaks again.
+#[test]
+fn a_pod_that_speaks_again_breaks_the_state() {
+    let (tale, _) = half();
+    let mut input = tale.input(tale.from + 30, None);
+    let pod = &mut input.canary.pods[0];
+    for series in [&mut pod.rss, &mut pod.cache] {
+        series.replicas[0].retain(|(t, _)| *t < BLOCK * real(tale.from + 20));
+    }
+    let look_on = |input: &LookInput| {
+        let state = Running::new(&tale.settings, &tale.frozen, input);
+        let mut state = state.expect("a state");
+        let next = tale.input(tale.from + 31, Some(state.since()));
+        // Its size told, the arm expected the pod all along.
+        let next = LookInput {
+            canary: heapfleet_core::judge::Arm {
+                expected: input.canary.expected.clone(),
+                ..next.canary
+            },
+            ..next
+        };
+        state.look(&tale.settings, &tale.frozen, &next)
+    };
+    assert_eq!(look_on(&input), Interim::Broken(Broken::Silence));
+    input.canary.expected = vec![(0.0, 3)];
+    assert!(matches!(look_on(&input), Interim::Open(_)));
 }
 
 /// Hard limits and proofs of a wrong allocator are the full look's, too.

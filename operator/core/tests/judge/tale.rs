@@ -22,13 +22,16 @@ pub(crate) struct Troubles {
     pub(crate) guardrails: (bool, bool, bool),
     /// The number of pods is told, and changes.
     pub(crate) told: bool,
-    /// How many pods restart, have gaps, stand still, are outliers, come late, go early.
+    /// How many pods restart, have gaps, stand still, evict nothing for a while, are outliers, come late, go early.
     pub(crate) restarts: u32,
     pub(crate) gaps: u32,
     pub(crate) stuck: u32,
+    pub(crate) idle: u32,
     pub(crate) outliers: u32,
     pub(crate) born: u32,
     pub(crate) gone: u32,
+    /// Caches turn over slowly, so that churn parity is reached in the middle.
+    pub(crate) slow: bool,
     /// Caches fill during the first blocks of the bake.
     pub(crate) filling: bool,
     /// Share of samples that come one or two looks late.
@@ -42,7 +45,7 @@ type Trouble = fn(&mut Pod, f64, f64);
 
 impl Troubles {
     /// How often each happens to some pod.
-    fn of_pods(&self) -> [(u32, Trouble); 6] {
+    fn of_pods(&self) -> [(u32, Trouble); 7] {
         [
             (self.restarts, |pod, at, _| restart(pod, at)),
             (self.gaps, |pod, at, much| {
@@ -56,6 +59,14 @@ impl Troubles {
                     if *t > at && *t < at + 20.0 * BLOCK {
                         *v = 4.5e9;
                     }
+                }
+            }),
+            (self.idle, |pod, at, much| {
+                let samples = &mut pod.evictions.replicas[0];
+                let held = samples.iter().rfind(|(t, _)| *t <= at).map_or(0.0, |s| s.1);
+                let until = at + BLOCK * (3.0 + 8.0 * much);
+                for (_, v) in samples.iter_mut().filter(|(t, _)| *t > at && *t < until) {
+                    *v = held;
                 }
             }),
             (self.outliers, |pod, at, _| {
@@ -74,6 +85,11 @@ impl Troubles {
             for (t, v) in &mut pod.cache.replicas[0] {
                 let share = ((*t - since) / (20.0 * BLOCK)).clamp(0.5, 1.0);
                 *v *= if *t > since { share } else { 1.0 };
+            }
+        }
+        if self.slow {
+            for (_, v) in &mut pod.evictions.replicas[0] {
+                *v *= 0.05;
             }
         }
         if self.measured {
