@@ -118,6 +118,7 @@ pub(crate) struct Tale {
     pub(crate) settings: Settings,
     pub(crate) frozen: Frozen,
     whole: LookInput,
+    end: f64,
     late: f64,
     seed: u64,
     /// First block of the bake, and the first after it.
@@ -208,6 +209,7 @@ impl Tale {
             settings,
             frozen,
             whole,
+            end,
             late: troubles.late,
             seed: troubles.seed,
             from: block(ended),
@@ -224,6 +226,15 @@ impl Tale {
             now,
             ..self.whole.clone()
         };
+        // A pod that goes was there before, and nobody knows its version afterwards.
+        for pod in all(&mut out).into_iter().filter(|p| !p.exists) {
+            let times = pod.rss.replicas[0].iter().map(|(t, _)| *t);
+            let last = times
+                .filter(|t| t.is_finite() && *t < self.end)
+                .fold(0.0, f64::max);
+            pod.exists = last > now;
+            pod.version = pod.version.take().filter(|_| pod.exists);
+        }
         let first = since.unwrap_or(f64::NEG_INFINITY);
         let mut stream = 0_u64;
         let mut keep = |s: &mut Series| {

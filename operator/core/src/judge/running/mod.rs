@@ -11,10 +11,10 @@
 //! | [`Interim::Decides`] | do the full look; the state goes on all the same |
 //! | [`Interim::Broken`] | do the full look, and begin a new state from its input |
 //!
-//! A block is settled once it is older than those that may still change ([`Settings::young`], §3.8). Settled ones are folded: sums, the walk of each pod up to
-//! there, accepted columns and their differences. The younger are recomputed by every look. Both go through the functions of
-//! the full look, which is the same walk begun at the first sample. The state lives in memory only; what is stored between
-//! processes is [`Stored`](super::Stored), with its version.
+//! A block is settled once it is older than those that may still change ([`Settings::young`], §3.8). Settled ones are
+//! folded: sums, the walk of each pod up to there, accepted columns and their differences. The younger are recomputed by
+//! every look. Both go through the functions of the full look, which is the same walk begun at the first sample. The state
+//! lives in memory only; what is stored between processes is [`Stored`](super::Stored), with its version.
 
 mod arm;
 mod digest;
