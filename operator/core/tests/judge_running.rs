@@ -5,6 +5,8 @@
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
     clippy::cast_sign_loss,
+    clippy::expect_used,
+    clippy::indexing_slicing,
     reason = "a test stops at what it did not expect"
 )]
 
@@ -183,18 +185,18 @@ fn troubles() -> impl Strategy<Value = Troubles> {
     let some = || prop_oneof![3 => Just(0_u32), 1 => 1_u32..3];
     let rare = || prop::bool::weighted(0.2);
     (
-        (any::<u64>(), flag(), flag(), flag(), flag(), flag()),
+        (any::<u64>(), flag(), flag(), flag(), flag(), flag(), flag()),
         (rare(), rare(), rare()),
         (flag(), flag(), flag()),
-        (some(), some(), some(), some(), some(), some()),
+        (some(), some(), some(), some(), some(), some(), some()),
         prop_oneof![Just(0.0), 0.0..0.3_f64],
     )
         .prop_map(
             |(
-                (seed, third, measured, told, filling, dirty),
+                (seed, third, measured, told, filling, dirty, slow),
                 silent,
                 guardrails,
-                (restarts, gaps, stuck, outliers, born, gone),
+                (restarts, gaps, stuck, idle, outliers, born, gone),
                 late,
             )| Troubles {
                 seed,
@@ -206,9 +208,11 @@ fn troubles() -> impl Strategy<Value = Troubles> {
                 restarts,
                 gaps,
                 stuck,
+                idle,
                 outliers,
                 born,
                 gone,
+                slow,
                 filling,
                 late,
                 dirty,
@@ -228,7 +232,7 @@ proptest! {
         anew in 0.0..1.0_f64,
     ) {
         if let Some(tale) = Tale::new(&world, &troubles) {
-            let anew = tale.from + index(anew, world.after as usize) as i64;
+            let anew = tale.from + floor(anew * f64::from(world.after));
             bake(&tale, stride, anew);
         }
     }
@@ -243,7 +247,7 @@ proptest! {
         guardrails in (any::<bool>(), any::<bool>(), any::<bool>()),
     ) {
         let world = World { after: world.after.max(30), ..world };
-        let troubles = Troubles { seed, late, third, guardrails, ..Troubles::default() };
+        let troubles = Troubles { seed, third, guardrails, late, ..Troubles::default() };
         let tale = Tale::new(&world, &troubles);
         let told = tale.map(|tale| bake(&tale, 1, 0)).unwrap_or_default();
         prop_assert!(told.broken.is_empty(), "{told:?}");
@@ -274,10 +278,10 @@ fn what_does_not_continue_the_state_breaks_it() {
     let cases: [Case; 13] = [
         ("settings", Broken::Settings, |s, _, _| s.min_gain = 0.1),
         ("settings out of range", Broken::Settings, |s, _, _| {
-            s.min_gain = 7.0
+            s.min_gain = 7.0;
         }),
         ("a number of the baseline", Broken::Frozen, |_, f, _| {
-            f.metrics[0].omega2 *= 2.0
+            f.metrics[0].omega2 *= 2.0;
         }),
         ("another version", Broken::Frozen, |_, f, _| f.version += 1),
         ("a Fail", Broken::Frozen, |_, f, _| {
@@ -287,7 +291,7 @@ fn what_does_not_continue_the_state_breaks_it() {
             i.change.as_mut().expect("a change").ended += BLOCK;
         }),
         ("another control", Broken::Change, |_, _, i| {
-            i.controls[0].region.push('2')
+            i.controls[0].region.push('2');
         }),
         ("one control more", Broken::Change, |_, _, i| {
             let mut more = i.controls[0].clone();
@@ -303,7 +307,7 @@ fn what_does_not_continue_the_state_breaks_it() {
             i.canary.expected.push((ended, 9));
         }),
         ("a pod from nowhere", Broken::UnknownPod, |_, _, i| {
-            i.canary.pods[0].name.push('2')
+            i.canary.pods[0].name.push('2');
         }),
         ("replicas of a counter", Broken::Replicas, |_, _, i| {
             let series = &mut i.canary.pods[0].evictions.replicas;
@@ -323,13 +327,42 @@ fn what_does_not_continue_the_state_breaks_it() {
     }
 }
 
+/// A pod that was silent, and hence not expected where sizes are not told, breaks the state when it speaks again.
+#[test]
+fn a_pod_that_speaks_again_breaks_the_state() {
+    let (tale, _) = half();
+    let mut input = tale.input(tale.from + 30, None);
+    let pod = &mut input.canary.pods[0];
+    for series in [&mut pod.rss, &mut pod.cache] {
+        series.replicas[0].retain(|(t, _)| *t < BLOCK * real(tale.from + 20));
+    }
+    let look_on = |input: &LookInput| {
+        let state = Running::new(&tale.settings, &tale.frozen, input);
+        let mut state = state.expect("a state");
+        let next = tale.input(tale.from + 31, Some(state.since()));
+        // Its size told, the arm expected the pod all along.
+        let next = LookInput {
+            canary: heapfleet_core::judge::Arm {
+                expected: input.canary.expected.clone(),
+                ..next.canary
+            },
+            ..next
+        };
+        state.look(&tale.settings, &tale.frozen, &next)
+    };
+    assert_eq!(look_on(&input), Interim::Broken(Broken::Silence));
+    input.canary.expected = vec![(0.0, 3)];
+    assert!(matches!(look_on(&input), Interim::Open(_)));
+}
+
 /// Hard limits and proofs of a wrong allocator are the full look's, too.
 #[test]
 fn what_fails_at_once_is_left_to_the_full_look() {
-    let cases: [(&str, fn(&mut LookInput)); 3] = [
+    type Case = (&'static str, fn(&mut LookInput));
+    let cases: [Case; 3] = [
         ("an OOM kill", |i| i.canary.pods[0].oom_killed = true),
         ("a memory limit", |i| {
-            i.canary.pods[0].memory_limit = Some(4.4e9)
+            i.canary.pods[0].memory_limit = Some(4.4e9);
         }),
         ("a wrong allocator", |i| {
             i.controls[0].pods[0].allocator.seen = heapfleet_core::judge::Seen::Target;

@@ -17,7 +17,7 @@
 //! | [`panel`], [`difference`], [`baseline`], [`freeze`] | values per pod, their arms, the frozen profile (§5) |
 //! | [`noise`], [`evidence`], [`bake`], `measure` | ω², τ², E and B of each metric (§6, §7) |
 //! | [`guardrails`], [`counts`] | the owner's metrics (§9) |
-//! | [`verdict`] | the decision and the order of verdicts (§8, §10) |
+//! | [`verdict`], `conclude` | the decision and the order of verdicts (§8, §10) |
 //! | [`diagnosis`], [`preflight`] | what the curves look like; what the arms can show (§11, §12) |
 //! | [`carried`], [`stored`] | what goes from look to look, and its bounded form |
 //! | [`look`](fn@look) | the sequence |
@@ -26,6 +26,7 @@
 pub mod bake;
 pub mod baseline;
 pub mod carried;
+mod conclude;
 pub mod constants;
 pub mod counts;
 pub mod diagnosis;

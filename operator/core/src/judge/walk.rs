@@ -1,165 +1,22 @@
 //! One pod's samples to the cells of its blocks (§3, §4, reading 6), from its first sample or on from where an earlier walk
 //! came to. Samples of one pod in, cells out; must never look at another pod, nor past the last block asked for.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 use super::constants as k;
 use super::hygiene;
-use super::input::{Capacity, Pod, Seen, Series};
+use super::input::{Capacity, Pod, Seen};
 use super::num;
-use super::running::Broken;
 use super::track::{Cell, Demands, Grid, Lack, Lived, Track, Window, counter_at, rate};
-
-/// How far the start of one process may be told apart from one look to the next, milliseconds.
-const SAME_START: i64 = 1000;
-
-/// What a pod's samples before a block leave behind for the blocks from it on. Packed: a region has hundreds of them; NaN
-/// stands for what is not known.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Past {
-    /// Processes that began, and the start of the last one.
-    begun: u32,
-    started: i64,
-    full: bool,
-    /// Running evictions when the cache first was full.
-    evicted_full: f64,
-    /// Since when RSS stands still, and at what.
-    stands: (i64, f64),
-    /// The evictions' last raw value, and their running increase at the ends of the last blocks, the oldest first.
-    evictions: (f64, [f64; EVICTING]),
-    /// Last sample of a measured capacity.
-    capacity: (i64, f64),
-    /// Without a capacity: sizes that the growth test still looks at.
-    sizes: Box<[(i64, f64)]>,
-    /// Its blocks.
-    pub(super) lived: Option<Lived>,
-    /// What was told of it that bears upon those.
-    told: u64,
-}
-
-/// [`k::EVICTING`] as a length.
-const EVICTING: usize = 3;
-
-impl Default for Past {
-    fn default() -> Self {
-        Self {
-            begun: 0,
-            started: i64::MIN,
-            full: false,
-            evicted_full: f64::NAN,
-            stands: (0, f64::NAN),
-            evictions: (f64::NAN, [f64::NAN; EVICTING]),
-            capacity: (0, f64::NAN),
-            sizes: Box::default(),
-            lived: None,
-            told: 0,
-        }
-    }
-}
-
-impl Past {
-    /// Bytes on the heap.
-    pub(super) fn heap(&self) -> usize {
-        size_of_val(&*self.sizes)
-    }
-
-    /// A pod without samples from now on.
-    pub(super) fn gone(&self, name: &str) -> Track {
-        Track {
-            name: name.to_owned(),
-            version: None,
-            gone: true,
-            cells: Vec::new(),
-            started: (self.begun > 0).then(|| num::real_signed(self.started) / 1000.0),
-            before: self.lived,
-        }
-    }
-
-    fn counter(&self) -> Option<(f64, f64)> {
-        let [.., total] = self.evictions.1;
-        (!self.evictions.0.is_nan()).then_some((self.evictions.0, total))
-    }
-}
-
-/// Which blocks a walk is about.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stretch {
-    /// Time.
-    pub grid: Grid,
-    /// The blocks.
-    pub window: Window,
-    /// Everything before this block is settled.
-    pub settled: i64,
-}
 
 /// Cuts one pod's samples into the cells of a window.
 pub(super) fn track(pod: &Pod, grid: Grid, window: Window, demands: &Demands) -> Track {
-    let clean = Clean::new(pod, grid, window, demands, None, i64::MIN);
+    let clean = Clean::new(pod, grid, window, demands, &Carried::default());
     let mut walk = Walk::default();
     let cells = clean.cells(&mut walk, window.from, i64::MAX);
     clean.track(pod, cells, None)
 }
 
-/// The same on from where an earlier walk came to: `past` holds what was before `stretch.window`, or nothing when
-/// `first`. Gives the track and the past of the blocks from `stretch.settled` on.
-pub(super) fn resume(
-    past: &Past,
-    first: bool,
-    pod: &Pod,
-    stretch: Stretch,
-    demands: &Demands,
-) -> Result<(Track, Past), Broken> {
-    let Stretch {
-        grid,
-        window,
-        settled,
-    } = stretch;
-    let since = if first {
-        i64::MIN
-    } else {
-        grid.start(window.from)
-    };
-    if [&pod.evictions, &pod.requests].into_iter().any(several) {
-        return Err(Broken::Replicas);
-    }
-    if past.lived.is_some() && told(pod, demands, grid, window.from) != past.told {
-        return Err(Broken::Told);
-    }
-    let mut clean = Clean::new(pod, grid, window, demands, Some(past), since);
-    clean.carry_starts(past, since)?;
-    let mut walk = Walk {
-        incarnation: num::span(0, i64::from(past.begun)),
-        full: past.full,
-        evicted_full: (!past.evicted_full.is_nan()).then_some(past.evicted_full),
-        sizes: past.sizes.to_vec(),
-    };
-    let mut cells = clean.cells(&mut walk, window.from, settled);
-    let next = clean.past(&walk, past, pod, settled, &cells);
-    cells.extend(clean.cells_from(&mut walk, settled));
-    Ok((clean.track(pod, cells, past.lived), next))
-}
-
-/// More than one replica has samples: which one counts depends on all of them.
-pub(super) fn several(series: &Series) -> bool {
-    series.replicas.iter().filter(|r| !r.is_empty()).count() > 1
-}
-
-/// Digest of what is told of a pod and bears upon its blocks before `to`. For one process only.
-fn told(pod: &Pod, demands: &Demands, grid: Grid, to: i64) -> u64 {
-    let mut hash = DefaultHasher::new();
-    verified_since(pod, demands.allocator)
-        .map(|since| grid.first_from(since).min(to))
-        .hash(&mut hash);
-    pod.version.hash(&mut hash);
-    match &pod.capacity {
-        Capacity::Fixed(bytes) => bytes.to_bits().hash(&mut hash),
-        Capacity::Series(_) | Capacity::Unknown => 0_u64.hash(&mut hash),
-    }
-    hash.finish()
-}
-
 /// Since when the pod is proved to run what its arm should; everything when it is not asked.
-fn verified_since(pod: &Pod, wanted: Option<bool>) -> Option<i64> {
+pub(super) fn verified_since(pod: &Pod, wanted: Option<bool>) -> Option<i64> {
     let Some(target) = wanted else {
         return Some(i64::MIN);
     };
@@ -175,22 +32,48 @@ fn verified_since(pod: &Pod, wanted: Option<bool>) -> Option<i64> {
     }
 }
 
+/// What the samples before an instant leave for the walk that goes on from there.
+pub(super) struct Carried {
+    /// The instant, milliseconds; earlier samples are dropped.
+    pub(super) since: i64,
+    /// Since when RSS stands still, and at what.
+    pub(super) stands: Option<(i64, f64)>,
+    /// Last sample of a measured capacity.
+    pub(super) capacity: Option<(i64, f64)>,
+    /// The evictions' last raw value and running increase.
+    pub(super) evictions: Option<(f64, f64)>,
+    /// Their running increase at earlier instants that an evicting window may begin at.
+    pub(super) evicted: Vec<(i64, f64)>,
+}
+
+impl Default for Carried {
+    fn default() -> Self {
+        Self {
+            since: i64::MIN,
+            stands: None,
+            capacity: None,
+            evictions: None,
+            evicted: Vec::new(),
+        }
+    }
+}
+
 /// One pod's clean samples: what does not change while walking through its blocks.
-struct Clean<'a> {
-    grid: Grid,
-    demands: &'a Demands,
-    rss: Vec<(i64, f64)>,
-    stuck: Vec<(i64, bool)>,
-    paired: Vec<hygiene::Paired>,
+pub(super) struct Clean<'a> {
+    pub(super) grid: Grid,
+    pub(super) demands: &'a Demands,
+    pub(super) rss: Vec<(i64, f64)>,
+    pub(super) stuck: Vec<(i64, bool)>,
+    pub(super) paired: Vec<hygiene::Paired>,
     /// Processes that began before the first of `starts`.
-    begun: usize,
-    starts: Vec<i64>,
-    capacity: Vec<(i64, f64)>,
+    pub(super) begun: usize,
+    pub(super) starts: Vec<i64>,
+    pub(super) capacity: Vec<(i64, f64)>,
     /// The evictions' raw values, and their running increase.
-    counted: Vec<(i64, f64)>,
-    evictions: Vec<(i64, f64)>,
-    requests: Vec<(i64, f64)>,
-    verified_since: Option<i64>,
+    pub(super) counted: Vec<(i64, f64)>,
+    pub(super) evictions: Vec<(i64, f64)>,
+    pub(super) requests: Vec<(i64, f64)>,
+    pub(super) verified_since: Option<i64>,
 }
 
 /// Without the samples before an instant.
@@ -200,22 +83,21 @@ fn from(mut samples: Vec<(i64, f64)>, since: i64) -> Vec<(i64, f64)> {
 }
 
 impl<'a> Clean<'a> {
-    fn new(
+    pub(super) fn new(
         pod: &Pod,
         grid: Grid,
         window: Window,
         demands: &'a Demands,
-        past: Option<&Past>,
-        since: i64,
+        carried: &Carried,
     ) -> Self {
+        let since = carried.since;
         let until = grid.start(window.to).saturating_sub(1);
         let rss = from(hygiene::gauge(&pod.rss, grid.block_ms, until), since);
         // The first RSS sample may be paired with a cache sample before it.
         let cache = hygiene::gauge(&pod.cache, grid.block_ms, until);
         let scrapes = k::STUCK_SCRAPES * num::real_signed(grid.scrape_ms) / 1000.0;
         let hold = num::millis(scrapes.max(k::STUCK_SECONDS));
-        let stands = past.map(|p| p.stands).filter(|s| !s.1.is_nan());
-        let stuck = hygiene::stuck_flags(stands, &rss, hold.unwrap_or(i64::MAX));
+        let stuck = hygiene::stuck_flags(carried.stands, &rss, hold.unwrap_or(i64::MAX));
         let paired = hygiene::pair(&rss, &cache, grid.scrape_ms / 2);
         let mut starts: Vec<i64> = pod.starts.iter().filter_map(|s| num::millis(*s)).collect();
         starts.retain(|s| *s <= until);
@@ -226,18 +108,12 @@ impl<'a> Clean<'a> {
             Capacity::Fixed(v) if v.is_finite() && *v > 0.0 => vec![(i64::MIN, *v)],
             Capacity::Fixed(_) | Capacity::Unknown => Vec::new(),
         };
-        if let Some(known) = past.map(|p| p.capacity)
-            && !(known.1.is_nan() || matches!(pod.capacity, Capacity::Fixed(_)))
-        {
-            capacity.insert(0, known);
+        if !matches!(pod.capacity, Capacity::Fixed(_)) {
+            capacity.splice(0..0, carried.capacity);
         }
         let counted = from(hygiene::counted(&pod.evictions, until), since);
-        let mut evictions = hygiene::running(&counted, past.and_then(Past::counter));
-        if let Some(past) = past.filter(|p| p.counter().is_some()) {
-            let ends = (0..k::EVICTING).rev().zip(past.evictions.1);
-            let at = |back: i64| grid.start(window.from - back) - 1;
-            evictions.splice(0..0, ends.map(|(back, total)| (at(back), total)));
-        }
+        let mut evictions = hygiene::running(&counted, carried.evictions);
+        evictions.splice(0..0, carried.evicted.iter().copied());
         Self {
             grid,
             demands,
@@ -254,38 +130,15 @@ impl<'a> Clean<'a> {
         }
     }
 
-    /// Takes the processes that were known before instead of what is told of that time now: the start of a process is only
-    /// told while it is scraped.
-    fn carry_starts(&mut self, past: &Past, since: i64) -> Result<(), Broken> {
-        if past.begun == 0 {
-            let late = self.starts.iter().any(|s| *s < since);
-            return if late && past.lived.is_some() {
-                Err(Broken::Told)
-            } else {
-                Ok(())
-            };
-        }
-        let near = |s: i64| (s - past.started).abs() < SAME_START;
-        let others = self.starts.iter().filter(|s| !near(**s));
-        let (old, new): (Vec<i64>, Vec<i64>) = others.partition(|s| **s < since);
-        let late = old.iter().any(|s| *s > past.started);
-        if late || old.len() >= num::span(0, i64::from(past.begun)) {
-            return Err(Broken::Told);
-        }
-        self.begun = num::span(1, i64::from(past.begun));
-        self.starts = std::iter::once(past.started).chain(new).collect();
-        Ok(())
-    }
-
     /// Cells of the blocks up to `to`, less those before `from`, through which it walks all the same.
-    fn cells(&self, walk: &mut Walk, from: i64, to: i64) -> Vec<Cell> {
+    pub(super) fn cells(&self, walk: &mut Walk, from: i64, to: i64) -> Vec<Cell> {
         let mut cells = self.walk(walk, i64::MIN, to);
         cells.retain(|c| c.block >= from);
         cells
     }
 
     /// Cells of the blocks from one on.
-    fn cells_from(&self, walk: &mut Walk, from: i64) -> Vec<Cell> {
+    pub(super) fn cells_from(&self, walk: &mut Walk, from: i64) -> Vec<Cell> {
         self.walk(walk, from, i64::MAX)
     }
 
@@ -309,52 +162,7 @@ impl<'a> Clean<'a> {
         cells
     }
 
-    /// What is left of the blocks before `to`, up to which `walk` came.
-    fn past(&self, walk: &Walk, before: &Past, pod: &Pod, to: i64, cells: &[Cell]) -> Past {
-        let end = self.grid.start(to);
-        let begun = self.starts.partition_point(|s| *s < end);
-        let last = begun.checked_sub(1).and_then(|i| self.starts.get(i));
-        let begun = self.begun + begun;
-        let fresh = Walk::default();
-        let walk = if begun == walk.incarnation {
-            walk
-        } else {
-            &fresh
-        };
-        let stands = Some(before.stands).filter(|s| !s.1.is_nan());
-        let samples = self.rss.iter().take_while(|(t, _)| *t < end);
-        let stands = samples.fold(stands, |s, sample| Some(hygiene::standing(s, *sample)));
-        let raw = self.counted.iter().take_while(|(t, _)| *t < end).last();
-        let raw = raw.map_or(before.evictions.0, |(_, v)| *v);
-        let at =
-            |back: i64| counter_at(&self.evictions, self.grid.start(to - back) - 1).unwrap_or(0.0);
-        let capacity = self.capacity.iter().take_while(|(t, _)| *t < end).last();
-        let measured = !matches!(pod.capacity, Capacity::Fixed(_));
-        let kept = walk
-            .sizes
-            .partition_point(|(b, _)| *b <= to - k::FULL_GROWTH_BLOCKS)
-            .saturating_sub(1);
-        let lived = cells
-            .iter()
-            .fold(before.lived, |lived, cell| Some(Lived::and(lived, cell)));
-        Past {
-            begun: u32::try_from(begun).unwrap_or(u32::MAX),
-            started: last.copied().unwrap_or(before.started),
-            full: walk.full,
-            evicted_full: walk.evicted_full.unwrap_or(f64::NAN),
-            stands: stands.unwrap_or((0, f64::NAN)),
-            evictions: (raw, [at(2), at(1), at(0)]),
-            capacity: capacity
-                .filter(|_| measured)
-                .copied()
-                .unwrap_or((0, f64::NAN)),
-            sizes: walk.sizes.get(kept..).unwrap_or_default().into(),
-            lived,
-            told: told(pod, self.demands, self.grid, to),
-        }
-    }
-
-    fn track(&self, pod: &Pod, cells: Vec<Cell>, before: Option<Lived>) -> Track {
+    pub(super) fn track(&self, pod: &Pod, cells: Vec<Cell>, before: Option<Lived>) -> Track {
         Track {
             name: pod.name.clone(),
             version: pod.version.clone(),
@@ -368,13 +176,13 @@ impl<'a> Clean<'a> {
 
 /// What does change.
 #[derive(Default)]
-struct Walk {
-    incarnation: usize,
-    full: bool,
+pub(super) struct Walk {
+    pub(super) incarnation: usize,
+    pub(super) full: bool,
     /// Running evictions when the cache first was full.
-    evicted_full: Option<f64>,
+    pub(super) evicted_full: Option<f64>,
     /// Mean cache of the blocks of this incarnation, for the growth test.
-    sizes: Vec<(i64, f64)>,
+    pub(super) sizes: Vec<(i64, f64)>,
 }
 
 impl Walk {

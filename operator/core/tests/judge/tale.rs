@@ -9,6 +9,7 @@ use crate::world::{BLOCK, Chance, World};
 
 /// What goes wrong in a bake.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each happens or not")]
 pub(crate) struct Troubles {
     pub(crate) seed: u64,
     /// A second control region.
@@ -21,13 +22,16 @@ pub(crate) struct Troubles {
     pub(crate) guardrails: (bool, bool, bool),
     /// The number of pods is told, and changes.
     pub(crate) told: bool,
-    /// How many pods restart, have gaps, stand still, are outliers, come late, go early.
+    /// How many pods restart, have gaps, stand still, evict nothing for a while, are outliers, come late, go early.
     pub(crate) restarts: u32,
     pub(crate) gaps: u32,
     pub(crate) stuck: u32,
+    pub(crate) idle: u32,
     pub(crate) outliers: u32,
     pub(crate) born: u32,
     pub(crate) gone: u32,
+    /// Caches turn over slowly, so that churn parity is reached in the middle.
+    pub(crate) slow: bool,
     /// Caches fill during the first blocks of the bake.
     pub(crate) filling: bool,
     /// Share of samples that come one or two looks late.
@@ -36,11 +40,85 @@ pub(crate) struct Troubles {
     pub(crate) dirty: bool,
 }
 
+/// What happens to a pod at a time; how much of it, in (0, 1).
+type Trouble = fn(&mut Pod, f64, f64);
+
+impl Troubles {
+    /// How often each happens to some pod.
+    fn of_pods(&self) -> [(u32, Trouble); 7] {
+        [
+            (self.restarts, |pod, at, _| restart(pod, at)),
+            (self.gaps, |pod, at, much| {
+                let until = at + BLOCK * (1.0 + 8.0 * much);
+                for s in series(pod) {
+                    s.replicas[0].retain(|(t, _)| *t < at || *t > until);
+                }
+            }),
+            (self.stuck, |pod, at, _| {
+                for (t, v) in &mut pod.rss.replicas[0] {
+                    if *t > at && *t < at + 20.0 * BLOCK {
+                        *v = 4.5e9;
+                    }
+                }
+            }),
+            (self.idle, |pod, at, much| {
+                let samples = &mut pod.evictions.replicas[0];
+                let held = samples.iter().rfind(|(t, _)| *t <= at).map_or(0.0, |s| s.1);
+                let until = at + BLOCK * (3.0 + 8.0 * much);
+                for (_, v) in samples.iter_mut().filter(|(t, _)| *t > at && *t < until) {
+                    *v = held;
+                }
+            }),
+            (self.outliers, |pod, at, _| {
+                for (t, v) in &mut pod.rss.replicas[0] {
+                    *v *= if *t > at { 1.4 } else { 1.0 };
+                }
+            }),
+            (self.born, |pod, at, _| cut(pod, at, true)),
+            (self.gone, |pod, at, _| cut(pod, at, false)),
+        ]
+    }
+
+    /// What happens to every pod from the change on.
+    fn of_all(&self, pod: &mut Pod, since: f64) {
+        if self.filling {
+            for (t, v) in &mut pod.cache.replicas[0] {
+                let share = ((*t - since) / (20.0 * BLOCK)).clamp(0.5, 1.0);
+                *v *= if *t > since { share } else { 1.0 };
+            }
+        }
+        if self.slow {
+            for (_, v) in &mut pod.evictions.replicas[0] {
+                *v *= 0.05;
+            }
+        }
+        if self.measured {
+            let samples = &pod.rss.replicas[0];
+            let sizes: Vec<_> = samples.iter().step_by(3).map(|(t, _)| (*t, 4e9)).collect();
+            pod.capacity = Capacity::Series(sizes.into());
+        }
+    }
+}
+
+/// A second control region.
+fn another(arm: &Arm, chance: &mut Chance) -> Arm {
+    let mut third = arm.clone();
+    "lhr".clone_into(&mut third.region);
+    for pod in &mut third.pods {
+        pod.name = format!("lhr-{}", pod.name);
+        for sample in &mut pod.rss.replicas[0] {
+            sample.1 *= (0.01 * chance.normal()).exp();
+        }
+    }
+    third
+}
+
 /// A bake.
 pub(crate) struct Tale {
     pub(crate) settings: Settings,
     pub(crate) frozen: Frozen,
     whole: LookInput,
+    end: f64,
     late: f64,
     seed: u64,
     /// First block of the bake, and the first after it.
@@ -86,69 +164,25 @@ impl Tale {
     /// `None` where the baseline does not suffice.
     pub(crate) fn new(world: &World, troubles: &Troubles) -> Option<Self> {
         let mut settings = world.settings();
-        let (mut whole, change) = (world.input(), world.change());
-        let (began, end) = (change.ended, whole.now);
+        let (mut whole, ended) = (world.input(), world.change().ended);
+        let end = whole.now;
         let mut chance = Chance(troubles.seed);
         if troubles.third {
-            let mut third = whole.controls[0].clone();
-            "lhr".clone_into(&mut third.region);
-            for pod in &mut third.pods {
-                pod.name = format!("lhr-{}", pod.name);
-                for sample in &mut pod.rss.replicas[0] {
-                    sample.1 *= (0.01 * chance.normal()).exp();
-                }
-            }
+            let third = another(&whole.controls[0], &mut chance);
             whole.controls.push(third);
         }
         add_guardrails(troubles, &mut settings, &mut whole, &mut chance);
-        let after = |chance: &mut Chance| began + chance.uniform() * (end - began);
-        let count = all(&mut whole).len();
-        let pick = |chance: &mut Chance| crate::index(chance.uniform(), count);
-        for _ in 0..troubles.restarts {
-            let (at, who) = (after(&mut chance), pick(&mut chance));
-            restart(all(&mut whole)[who], at);
-        }
-        for _ in 0..troubles.gaps {
-            let (at, who) = (after(&mut chance), pick(&mut chance));
-            let until = at + BLOCK * (1.0 + 8.0 * chance.uniform());
-            for s in series(all(&mut whole)[who]) {
-                s.replicas[0].retain(|(t, _)| *t < at || *t > until);
-            }
-        }
-        for _ in 0..troubles.stuck {
-            let (at, who) = (after(&mut chance), pick(&mut chance));
-            for (t, v) in &mut all(&mut whole)[who].rss.replicas[0] {
-                if *t > at && *t < at + 20.0 * BLOCK {
-                    *v = 4.5e9;
-                }
-            }
-        }
-        for _ in 0..troubles.outliers {
-            let (at, who) = (after(&mut chance), pick(&mut chance));
-            for (t, v) in &mut all(&mut whole)[who].rss.replicas[0] {
-                *v *= if *t > at { 1.4 } else { 1.0 };
-            }
-        }
-        for (times, born) in [(troubles.born, true), (troubles.gone, false)] {
+        let after = |chance: &mut Chance| ended + chance.uniform() * (end - ended);
+        for (times, trouble) in troubles.of_pods() {
             for _ in 0..times {
-                let (at, who) = (after(&mut chance), pick(&mut chance));
-                cut(all(&mut whole)[who], at, born);
+                let at = after(&mut chance);
+                let mut pods = all(&mut whole);
+                let who = crate::index(chance.uniform(), pods.len());
+                trouble(pods[who], at, chance.uniform());
             }
         }
-        if troubles.filling {
-            for pod in all(&mut whole) {
-                for (t, v) in &mut pod.cache.replicas[0] {
-                    let share = ((*t - change.began) / (20.0 * BLOCK)).clamp(0.5, 1.0);
-                    *v *= if *t > change.began { share } else { 1.0 };
-                }
-            }
-        }
-        if troubles.measured {
-            for pod in all(&mut whole) {
-                let samples = &pod.rss.replicas[0];
-                let sizes: Vec<_> = samples.iter().step_by(3).map(|(t, _)| (*t, 4e9)).collect();
-                pod.capacity = Capacity::Series(sizes.into());
-            }
+        for pod in all(&mut whole) {
+            troubles.of_all(pod, world.change().began);
         }
         if troubles.told {
             let (pods, shift) = (world.canary, after(&mut chance));
@@ -161,7 +195,7 @@ impl Tale {
         settings.declared.requests = !requests;
         let frozen = look(&settings, None, &whole).frozen?;
         // As the caller does: with a frozen baseline, samples from a little before the bake on.
-        let first = began - settings.lead();
+        let first = ended - settings.lead();
         for pod in all(&mut whole) {
             for s in series(pod) {
                 s.replicas[0].retain(|(t, _)| *t >= first);
@@ -175,9 +209,10 @@ impl Tale {
             settings,
             frozen,
             whole,
+            end,
             late: troubles.late,
             seed: troubles.seed,
-            from: block(began),
+            from: block(ended),
             to: block(end - 30.0),
         };
         tale.frozen.failed = None;
@@ -191,6 +226,15 @@ impl Tale {
             now,
             ..self.whole.clone()
         };
+        // A pod that goes was there before, and nobody knows its version afterwards.
+        for pod in all(&mut out).into_iter().filter(|p| !p.exists) {
+            let times = pod.rss.replicas[0].iter().map(|(t, _)| *t);
+            let last = times
+                .filter(|t| t.is_finite() && *t < self.end)
+                .fold(0.0, f64::max);
+            pod.exists = last > now;
+            pod.version = pod.version.take().filter(|_| pod.exists);
+        }
         let first = since.unwrap_or(f64::NEG_INFINITY);
         let mut stream = 0_u64;
         let mut keep = |s: &mut Series| {
@@ -198,8 +242,8 @@ impl Tale {
             s.replicas[0].retain(|(t, _)| {
                 let block = crate::floor(*t / BLOCK);
                 let mut chance = Chance(self.seed ^ (stream << 32) ^ t.to_bits());
-                let late = if chance.uniform() < self.late { 1 } else { 0 }
-                    + if chance.uniform() < self.late { 1 } else { 0 };
+                let mut later = || i64::from(chance.uniform() < self.late);
+                let late = later() + later();
                 !t.is_finite() || (*t >= first && *t <= now && end > block + late)
             });
         };

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::digest;
+use super::pod::{self, Past, Stretch};
 use super::{Broken, MOST};
 use crate::judge::carried::Frozen;
 use crate::judge::constants as k;
@@ -12,7 +13,6 @@ use crate::judge::num;
 use crate::judge::panel::OpenWindow;
 use crate::judge::period::{ArmView, Before};
 use crate::judge::track::{Demands, Window};
-use crate::judge::walk::{self, Past, Stretch};
 
 /// One pod.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,7 +100,7 @@ impl ArmPast {
                 continue;
             };
             let last = known.past.lived.map(|l| l.last);
-            let (track, past) = walk::resume(&known.past, first, pod, stretch, demands)?;
+            let (track, past) = pod::resume(&known.past, first, pod, stretch, demands)?;
             let silent = last.filter(|last| *last < from - 1 && !track.cells.is_empty());
             let told = |at: f64| arm.expected.first().is_some_and(|(t, _)| *t <= at);
             if silent.is_some_and(|last| !told(seconds(last + 1))) {
@@ -221,7 +221,7 @@ pub(super) fn check_guardrail(
     };
     let check = |series: &GuardrailSeries, known: bool| {
         let all = counters(series);
-        if all.iter().any(|s| walk::several(s)) {
+        if all.iter().any(|s| pod::several(s)) {
             return Err(Broken::Replicas);
         }
         if known && !first && !all.into_iter().all(goes_on) {

@@ -11,22 +11,24 @@
 //! | [`Interim::Decides`] | do the full look; the state goes on all the same |
 //! | [`Interim::Broken`] | do the full look, and begin a new state from its input |
 //!
-//! A block is settled once it is older than those that may still change ([`Settings::young`], §3.8). Settled ones are folded: sums, the walk of each pod up to
-//! there, accepted columns and their differences. The younger are recomputed by every look. Both go through the functions of
-//! the full look, which is the same walk begun at the first sample. The state lives in memory only; what is stored between
-//! processes is [`Stored`](super::Stored), with its version.
+//! A block is settled once it is older than those that may still change ([`Settings::young`], §3.8). Settled ones are
+//! folded: sums, the walk of each pod up to there, accepted columns and their differences. The younger are recomputed by
+//! every look. Both go through the functions of the full look, which is the same walk begun at the first sample. The state
+//! lives in memory only; what is stored between processes is [`Stored`](super::Stored), with its version.
 
 mod arm;
 mod digest;
 mod ledger;
+mod pod;
 
 use super::bake::{Bake, Terms};
 use super::carried::Frozen;
+use super::conclude::{Seen, conclude};
 use super::constants as k;
 use super::diagnosis::{self, Finding};
 use super::facts::{self, Blocks, Tally};
 use super::input::{Change, LookInput};
-use super::look::{self, Context, Seen};
+use super::look::{self, Context};
 use super::measure::{self, Scene};
 use super::num;
 use super::outcome::{Look, Verdict};
@@ -34,9 +36,9 @@ use super::period::Period;
 use super::rule;
 use super::settings::Settings;
 use super::track::Window;
-use super::walk::Stretch;
 use arm::{ArmPast, Slots};
 use ledger::Ledger;
+use pod::Stretch;
 
 /// Most columns per metric, and pods per arm, that a state holds: above, every look is a full one.
 const MOST: usize = 4096;
@@ -278,7 +280,7 @@ impl Running {
             runs,
             counts,
         };
-        let mut look = look::conclude(context, self.change, Some(frozen), &seen);
+        let mut look = conclude(context, self.change, Some(frozen), &seen);
         if first {
             self.diagnosis = facts::span(context, &period, &blocks)
                 .map(|s| diagnosis::diagnose(&s))
