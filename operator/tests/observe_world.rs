@@ -75,6 +75,7 @@ impl Lab {
         .await;
         lab.get(&format!("{OURS}/allocatorclasses/jemalloc"), class())
             .await;
+        lab.policies(vec![policy()], 10).await;
         lab.cluster(include_str!("fixtures/observe/settled.json"))
             .await;
         lab.credentials().await;
@@ -157,6 +158,18 @@ impl Lab {
             regions.push(self.region("sin", &json!({"local": {}})));
         }
         self.list(&format!("{OURS}/allocatorregions"), regions)
+            .await;
+    }
+
+    /// The policies of the namespace; the lower priority is the one that answers.
+    async fn policies(&self, items: Vec<Value>, priority: u8) {
+        Mock::given(method("GET"))
+            .and(path(format!("{OURS}/namespaces/trace/allocatorpolicies")))
+            .respond_with(
+                ResponseTemplate::new(200).set_body_json(json!({"metadata": {}, "items": items})),
+            )
+            .with_priority(priority)
+            .mount(&self.hub)
             .await;
     }
 
@@ -300,6 +313,50 @@ async fn every_region_is_seen_or_says_why_not_and_none_waits_for_another() {
             .all(|region| region.metrics.is_none()),
         "nothing was needed"
     );
+}
+
+#[tokio::test]
+async fn of_two_policies_with_one_workload_the_older_has_it_and_the_other_says_so() {
+    let lab = Lab::up().await;
+    lab.regions(true).await;
+    lab.rollouts(Vec::new()).await;
+    let mut ours = policy();
+    ours["metadata"]["creationTimestamp"] = json!("2026-11-30T12:00:00Z");
+    let mut other = policy();
+    other["metadata"]["name"] = json!("other");
+    other["metadata"]["uid"] = json!("other-uid");
+    let looked = async |other: &Value, priority: u8| {
+        lab.policies(vec![ours.clone(), other.clone()], priority)
+            .await;
+        observe::world(&lab.clusters(), "trace", "trace", now())
+            .await
+            .unwrap()
+            .unwrap()
+            .world
+    };
+    Mock::given(method("GET"))
+        .and(path(format!(
+            "{OURS}/namespaces/trace/allocatorpolicies/trace"
+        )))
+        .respond_with(ResponseTemplate::new(200).set_body_json(&ours))
+        .with_priority(1)
+        .mount(&lab.hub)
+        .await;
+    other["metadata"]["creationTimestamp"] = json!("2026-11-30T13:00:00Z");
+    assert!(looked(&other, 4).await.intent.is_ok(), "a younger one");
+    other["metadata"]["creationTimestamp"] = json!("2026-11-30T11:00:00Z");
+    let world = looked(&other, 3).await;
+    let refusal = world.intent.unwrap_err();
+    assert_eq!(refusal.reason, Reason::OverlappingPolicy);
+    assert!(
+        refusal.message.starts_with(
+            "spec.target.selector: Deployment/trace-server in region ore belongs to the older policy other;"
+        ),
+        "{}",
+        refusal.message
+    );
+    other["spec"]["target"]["exclude"] = json!(["trace-server"]);
+    assert!(looked(&other, 2).await.intent.is_ok(), "it leaves it out");
 }
 
 #[tokio::test]

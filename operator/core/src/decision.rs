@@ -97,6 +97,8 @@ words! {
     AmbiguousContainer,
     /// None of the named containers is in the workload.
     ContainerNotFound,
+    /// The workload belongs to a controller that would undo the change.
+    OwnedByController,
     /// Pods were in back-off before anything was changed.
     PodsInBackOff,
     /// A node's page size is not known.

@@ -164,6 +164,12 @@ pub struct Workload {
     pub progress: u32,
     /// How many pods may be missing: `maxUnavailable` of its strategy resolved for its replicas, rounded down.
     pub max_unavailable: u32,
+    /// How its pods follow its template.
+    pub update: Update,
+    /// `Kind/name` of the object that controls it, if it is not its owner's own.
+    pub controller: Option<String>,
+    /// The name of an older policy that selects it too, if it is targeted.
+    pub older_policy: Option<String>,
     /// The revision that its controller works towards.
     pub revision: Option<Revision>,
     /// Journals of ours that name its uid.
@@ -180,6 +186,17 @@ impl Workload {
             .and_then(|all| all.get(CLAIM))
             .map(String::as_str)
     }
+}
+
+/// How the pods of a workload follow its template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Update {
+    /// Its controller replaces them.
+    Rolling,
+    /// Its controller replaces those of this ordinal and above; the owner holds the others back.
+    Partition(u32),
+    /// The owner deletes them.
+    OnDelete,
 }
 
 /// A revision: of a Deployment its ReplicaSet, else its ControllerRevision.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures::future::try_join3;
+use futures::future::try_join4;
 use heapfleet_core::names::{Claim, Region};
 use heapfleet_core::world::{Attempt, Refusal};
 use heapfleet_crds::{
@@ -13,7 +13,7 @@ use kube::ResourceExt as _;
 
 use super::ObserveError;
 use crate::clusters::{Clusters, Refused, ResourcePath};
-use crate::translate::{self, Intent};
+use crate::translate::{self, Intent, Older};
 
 /// Label of an attempt: the name of its policy.
 const POLICY_LABEL: &str = "heapfleet.dev/policy";
@@ -27,6 +27,8 @@ pub(super) struct Hub {
     pub(super) attempts: Vec<Attempt>,
     pub(super) regions: BTreeMap<Region, AllocatorRegion>,
     pub(super) claim: Claim,
+    /// Policies of the namespace that are older.
+    pub(super) older: Vec<Older>,
 }
 
 fn collection(namespace: Option<&str>, plural: &str) -> Result<ResourcePath, Refused> {
@@ -49,10 +51,12 @@ pub(super) async fn read(
     let regions = collection(None, "allocatorregions")?;
     let rollouts = collection(Some(namespace), "allocatorrollouts")?;
     let of_policy = format!("{POLICY_LABEL}={name}");
-    let (class, regions, rollouts) = try_join3(
+    let policies = collection(Some(namespace), "allocatorpolicies")?;
+    let (class, regions, rollouts, policies) = try_join4(
         hub.get::<AllocatorClass>(&class),
         hub.list::<AllocatorRegion>(&regions, None),
         hub.list::<AllocatorRollout>(&rollouts, Some(&of_policy)),
+        hub.list::<AllocatorPolicy>(&policies, None),
     )
     .await?;
     let hub_uid = clusters.hub_uid().await?;
@@ -69,6 +73,7 @@ pub(super) async fn read(
     Ok(Some(Hub {
         intent: translate::intent(&policy, class.as_ref(), &names),
         claim: Claim::new(format!("{hub_uid}/{namespace}/{name}")),
+        older: translate::older(&policy, &policies),
         policy,
         rollouts,
         attempts,

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use heapfleet_core::decide::needs;
+use heapfleet_core::inject::overlap;
 use heapfleet_core::names::{Region, WorkloadId};
 use heapfleet_core::plan::Plan;
 use heapfleet_core::world::{Attempt, ClusterView, RegionView, Unseen, World};
@@ -61,7 +62,7 @@ async fn read(
     name: &str,
     now: Timestamp,
 ) -> Result<Option<Seen>, ObserveError> {
-    let Some(hub) = hub::read(clusters, namespace, name).await? else {
+    let Some(hub) = Box::pin(hub::read(clusters, namespace, name)).await? else {
         return Ok(None);
     };
     let mut seen = look(clusters, hub, namespace, now).await;
@@ -143,7 +144,11 @@ async fn look(clusters: &Clusters, hub: Hub, namespace: &str, now: Timestamp) ->
         );
     }
     let (intent, frozen) = match hub.intent {
-        Ok(intent) => (Ok(intent.plan), Some(intent.frozen)),
+        // Only a look at the workloads tells whether an older policy has one of them.
+        Ok(intent) => match overlap(&intent.plan.target, &views) {
+            None => (Ok(intent.plan), Some(intent.frozen)),
+            Some(refusal) => (Err(refusal), None),
+        },
         Err(refusal) => (Err(refusal), None),
     };
     let world = World {
@@ -174,6 +179,7 @@ fn wanted(hub: &Hub, namespace: &str) -> Option<Wanted> {
         kinds: plan.target.kinds.clone(),
         selector: target.selector.clone(),
         claim: hub.claim.clone(),
+        older: hub.older.clone(),
     };
     let attempt = hub.attempts.last().zip(hub.rollouts.last());
     let attempt = attempt.map(|(attempt, rollout)| by(&attempt.plan, &rollout.spec.plan.target));

@@ -15,8 +15,9 @@ use kube::ResourceExt as _;
 
 use super::prometheus::{Ask, Limits, Prometheus, PrometheusError, look};
 use super::series::SeriesSpec;
-use super::workloads::{self, Scope};
+use super::workloads::{self, OlderPolicy, Scope};
 use crate::clusters::{Cluster, ClusterError, Clusters, human};
+use crate::translate::Older;
 
 /// How long a look at one region's cluster may take, Secrets and connection included.
 const LOOK: Duration = Duration::from_secs(10);
@@ -27,6 +28,7 @@ pub(super) struct Wanted {
     pub(super) kinds: Vec<Kind>,
     pub(super) selector: crds::Selector,
     pub(super) claim: Claim,
+    pub(super) older: Vec<Older>,
 }
 
 /// A region's cluster and what was seen in it.
@@ -62,6 +64,20 @@ fn scope(region: &AllocatorRegion, wanted: &Wanted) -> Result<Scope, ClusterErro
         })
     };
     let spec = &region.spec;
+    let older = wanted
+        .older
+        .iter()
+        .filter(|older| older.acts_in(&region.name_any()))
+        .map(|older| {
+            let field = format!("spec.target.selector of policy {}", older.name);
+            Ok(OlderPolicy {
+                name: older.name.clone(),
+                kinds: older.kinds.clone(),
+                selector: selector(&field, &older.selector)?,
+                exclude: older.exclude.clone(),
+            })
+        })
+        .collect::<Result<_, ClusterError>>()?;
     Ok(Scope {
         namespace: wanted.namespace.clone(),
         kinds: wanted.kinds.clone(),
@@ -72,6 +88,7 @@ fn scope(region: &AllocatorRegion, wanted: &Wanted) -> Result<Scope, ClusterErro
         },
         namespaces: selector("spec.namespaceSelector", &spec.namespace_selector)?,
         claim: wanted.claim.clone(),
+        older,
     })
 }
 

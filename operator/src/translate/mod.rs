@@ -7,6 +7,7 @@ mod choice;
 mod delivery_tests;
 mod evidence;
 mod freeze;
+mod overlap;
 mod region;
 mod status;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use kube::ResourceExt as _;
 
 pub use attempt::attempt;
 pub use freeze::freeze;
+pub use overlap::{Older, older};
 pub use region::{ClusterLook, RegionLook, Trouble, region_status};
 pub use status::{policy_status, rollout_status};
 pub use thaw::thaw;

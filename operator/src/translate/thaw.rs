@@ -188,17 +188,22 @@ fn platform(platform: &crds::Platform) -> Platform {
     }
 }
 
+/// The kinds that a target names.
+pub(super) fn kinds(target: &crds::Target) -> Vec<Kind> {
+    target
+        .kinds
+        .iter()
+        .map(|kind| match kind {
+            crds::TargetKind::Deployment => Kind::Deployment,
+            crds::TargetKind::StatefulSet => Kind::StatefulSet,
+            crds::TargetKind::DaemonSet => Kind::DaemonSet,
+        })
+        .collect()
+}
+
 fn target(target: &crds::Target) -> Target {
     Target {
-        kinds: target
-            .kinds
-            .iter()
-            .map(|kind| match kind {
-                crds::TargetKind::Deployment => Kind::Deployment,
-                crds::TargetKind::StatefulSet => Kind::StatefulSet,
-                crds::TargetKind::DaemonSet => Kind::DaemonSet,
-            })
-            .collect(),
+        kinds: kinds(target),
         selector: selector_text(&target.selector),
         containers: target.containers.iter().map(ToString::to_string).collect(),
         exclude: target.exclude.iter().map(ToString::to_string).collect(),

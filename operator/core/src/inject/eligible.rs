@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::standing::check_standing;
 use super::{owner, parts, patch};
 use crate::decision::Reason;
 use crate::names::{Claim, WorkloadId};
@@ -38,6 +39,7 @@ pub fn eligible(
         ));
     }
     check_claim(id, workload, claim)?;
+    check_standing(id, workload)?;
     let container = pick_container(id, workload, target)?;
     if let Delivery::Unsupported { name } = &allocator.delivery {
         return Err(refuse(

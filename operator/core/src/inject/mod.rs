@@ -15,6 +15,9 @@ mod parts;
 mod parts_tests;
 mod patch;
 mod preload;
+mod standing;
+#[cfg(test)]
+mod standing_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -34,6 +37,7 @@ pub use patch::{
     Injection, JournalRecord, Presence, Restored, UndoBlocked, inject, journal_name, presence,
     release, restored, undo,
 };
+pub use standing::overlap;
 
 /// The annotation that marks a workload as changed by one hub and one policy.
 pub const CLAIM: &str = "heapfleet.dev/claim";

@@ -138,6 +138,8 @@ fn the_quality_of_service_stays_what_it_is() {
     assert_eq!(of(&[&json!({}), &json!({})]), (None, None), "best effort");
     assert_eq!(of(&[&limits, &equal]), guaranteed);
     assert_eq!(of(&[&equal, &burst]), burstable);
+    let memory = json!({"limits": {"memory": "8Gi"}, "requests": {"cpu": "2", "memory": "8Gi"}});
+    assert_eq!(of(&[&memory]), burstable, "the processor is not bounded");
     assert_eq!(of(&[&equal, &json!({})]), burstable);
 }
 
@@ -282,11 +284,19 @@ fn what_the_owner_did_to_a_part_is_told_apart() {
         Presence::Present,
         "a newer API server fills in more"
     );
+    let back = apply(&filled, &undo(&filled, &record).unwrap()).unwrap();
+    assert_eq!(back.template, before.template);
     let bigger = edit(&|spec| spec["volumes"][1]["emptyDir"]["sizeLimit"] = json!("1Gi"));
     assert_eq!(
         sees(&bigger),
         Presence::Taken("volume heapfleet-allocator".to_owned())
     );
+    let back = apply(&bigger, &undo(&bigger, &record).unwrap()).unwrap();
+    assert_eq!(
+        back.template["spec"]["volumes"], bigger.template["spec"]["volumes"],
+        "it is the owner's now"
+    );
+    assert!(back.template["spec"].get("initContainers").is_none());
     let gone = edit(&|spec| spec["initContainers"] = json!([]));
     assert_eq!(
         sees(&gone),

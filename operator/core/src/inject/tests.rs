@@ -11,7 +11,7 @@ use super::{
 use crate::decision::Reason;
 use crate::names::{Claim, ClusterUid, Kind, PlanHash, WorkloadId};
 use crate::plan::{Allocator, Delivery, OnExisting, Platform, Target};
-use crate::world::{ClusterView, Node, Revision, Workload};
+use crate::world::{ClusterView, Node, Revision, Update, Workload};
 
 pub(super) fn id() -> WorkloadId {
     WorkloadId {
@@ -58,6 +58,9 @@ pub(super) fn workload(containers: &Value, annotations: Option<&[(&str, &str)]>)
         settled: true,
         progress: 2,
         max_unavailable: 0,
+        update: Update::Rolling,
+        controller: None,
+        older_policy: None,
         revision: Some(Revision {
             name: "server-1".to_owned(),
             hash: "1".to_owned(),

@@ -5,6 +5,7 @@ mod arms;
 mod bake;
 mod control;
 mod needs;
+mod pace;
 mod position;
 mod region;
 mod step;

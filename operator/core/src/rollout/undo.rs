@@ -1,6 +1,7 @@
 //! Takes an undo order and the world, gives the inverse patches and, from what is seen afterwards, the proof.
 //! Never undoes by guess, and never says that something is as before without having seen it.
 
+use super::pace::waits_for_owner;
 use super::position::{Outcome, Stage, UndoOrder, WorkStage, WorkState};
 use super::step::Step;
 use super::workload::{journal_of, rolled_out, set};
@@ -211,6 +212,15 @@ fn prove(
     // A scaled-down workload has nothing to roll out; what its template says is all that there is to prove.
     if !rolled_out(seen) && seen.replicas > 0 && !seen.paused {
         let now = s.now();
+        if let Some(waits) = waits_for_owner(seen) {
+            work.progressed_at = now;
+            s.hold(
+                Some(region),
+                Reason::InProgress,
+                format!("{id} in {region} was changed back and waits without a clock: {waits}."),
+            );
+            return;
+        }
         if seen.progress > work.best_progress {
             work.best_progress = seen.progress;
             work.progressed_at = now;

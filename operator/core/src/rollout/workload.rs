@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use super::pace::waits_for_owner;
 use super::position::{WorkStage, WorkState};
 use super::step::Step;
 use crate::decision::{Action, Reason};
@@ -298,6 +299,16 @@ fn present(
             if workload.progress > work.best_progress {
                 work.best_progress = workload.progress;
                 work.progressed_at = now;
+            }
+            if let Some(waits) = waits_for_owner(workload) {
+                work.progressed_at = now;
+                s.hold(
+                    Some(region),
+                    Reason::WorkloadsPending,
+                    format!("{id} in {region} was changed and waits without a clock: {waits}."),
+                );
+                s.wake_soon();
+                return Turn::Fine;
             }
             if now.duration_since(work.progressed_at) > s.plan.workload_deadline {
                 return Turn::Broke(

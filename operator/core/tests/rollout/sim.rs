@@ -17,7 +17,7 @@ use heapfleet_core::plan::{
 use heapfleet_core::rollout::{Outcome, RegionState};
 use heapfleet_core::world::{
     Attempt, ClusterView, Journal, JournalStage, Metrics, MetricsNeed, Node, Pod, PodSeries,
-    Policy, Refusal, RegionView, Revision, SeriesId, Unseen, Verb, Workload, World,
+    Policy, Refusal, RegionView, Revision, SeriesId, Unseen, Update, Verb, Workload, World,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -54,6 +54,8 @@ pub(crate) struct SimRegion {
     pub pods: Vec<SimPod>,
     pub journals: BTreeMap<String, Journal>,
     pub crash: bool,
+    pub update: Update,
+    pub older_policy: Option<String>,
     pub writes: u32,
     serial: u32,
 }
@@ -477,6 +479,8 @@ impl SimRegion {
             pods: Vec::new(),
             journals: BTreeMap::new(),
             crash: false,
+            update: Update::Rolling,
+            older_policy: None,
             writes: 0,
             serial: 0,
         };
@@ -556,7 +560,8 @@ impl SimRegion {
             Some(_) | None => "glibc".to_owned(),
         };
         for pod in &mut self.pods {
-            if pod.hash != hash && pod.died.is_none() {
+            let replaced = self.update == Update::Rolling;
+            if replaced && pod.hash != hash && pod.died.is_none() {
                 pod.died = Some(now);
             }
         }
@@ -616,6 +621,9 @@ impl SimRegion {
             settled: live.iter().all(|pod| ready(pod)),
             progress: u32::try_from(live.iter().filter(|pod| ready(pod)).count()).unwrap(),
             max_unavailable: 0,
+            update: self.update,
+            controller: None,
+            older_policy: self.older_policy.clone(),
             revision: Some(Revision {
                 name: format!("trace-server-{hash}"),
                 hash,

@@ -6,7 +6,7 @@ use heapfleet_core::names::Region;
 use heapfleet_core::plan::{Delivery, Mounted};
 use heapfleet_core::rollout::Outcome;
 use heapfleet_core::status::{ConditionType, Truth};
-use heapfleet_core::world::Verb;
+use heapfleet_core::world::{Update, Verb};
 use jiff::SignedDuration;
 
 use super::sim::{Sim, plan};
@@ -132,6 +132,48 @@ fn a_library_beside_the_application_is_rolled_out_and_back() {
             }
         }
     }
+}
+
+/// An owner who replaces pods by hand is waited for, there and back.
+#[test]
+fn pods_that_the_owner_holds_back_are_waited_for_without_a_clock() {
+    let mut sim = Sim::new("jemalloc");
+    sim.region("ore").update = Update::OnDelete;
+    let before = sim.region("ore").object.clone();
+    let delete = |sim: &mut Sim| {
+        let now = sim.now.as_duration().as_secs_f64();
+        let pods = sim.region("ore").pods.clone();
+        for pod in pods.iter().filter(|pod| pod.died.is_none()) {
+            sim.region("ore").evict(&pod.uid, now);
+        }
+    };
+    sim.run_until(120, |sim| {
+        sim.regions[&Region::new("ore")].claim().is_some()
+    });
+    sim.pass_for(300);
+    let (status, reason, message) = condition(&mut sim, ConditionType::Injected);
+    assert_eq!((status, reason), (Truth::False, Reason::WorkloadsPending));
+    assert!(message.contains("OnDelete"), "{message}");
+    delete(&mut sim);
+    sim.pass_for(30);
+    assert_eq!(condition(&mut sim, ConditionType::Injected).0, Truth::True);
+    sim.attempts.last_mut().unwrap().state = Verb::Abort;
+    sim.pass_for(300);
+    assert_eq!(sim.outcome(), None, "the old pods are not back");
+    delete(&mut sim);
+    sim.run_until(60, |sim| sim.outcome().is_some());
+    assert_eq!(sim.outcome(), Some(Outcome::RolledBack));
+    assert_eq!(sim.region("ore").object, before);
+}
+
+#[test]
+fn a_workload_of_an_older_policy_is_left_alone() {
+    let mut sim = Sim::new("jemalloc");
+    sim.region("ore").older_policy = Some("older".to_owned());
+    sim.pass_for(10);
+    assert_eq!(sim.region("ore").writes, 0);
+    let told = |line: &String| line.contains("belongs to the older policy older");
+    assert!(sim.log.iter().any(told), "{}", sim.log.join("\n"));
 }
 
 /// What the owner does between the choice and the change counts: nothing is joined that was not looked at.

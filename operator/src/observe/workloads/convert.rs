@@ -3,7 +3,7 @@
 
 use heapfleet_core::inject::{JournalRecord, MANAGER};
 use heapfleet_core::names::Kind;
-use heapfleet_core::world::{Journal, JournalStage, Pod, Revision, Workload};
+use heapfleet_core::world::{Journal, JournalStage, Pod, Revision, Update, Workload};
 use k8s_openapi::api::core::v1;
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -98,6 +98,9 @@ pub(super) fn workload(kind: Kind, raw: &Value, related: &Related) -> Option<Wor
             && only_current(&pods, revision.as_ref(), replicas),
         progress: progress(&pods, revision.as_ref()),
         max_unavailable: max_unavailable(kind, raw, replicas),
+        update: update(kind, raw),
+        controller: controller(raw),
+        older_policy: None,
         journals: related
             .journals
             .iter()
@@ -109,6 +112,35 @@ pub(super) fn workload(kind: Kind, raw: &Value, related: &Related) -> Option<Wor
         pods,
     };
     Some(view)
+}
+
+/// A strategy of a Deployment always replaces every pod.
+fn update(kind: Kind, raw: &Value) -> Update {
+    let strategy = raw.pointer("/spec/updateStrategy");
+    let of = |pointer: &str| strategy.and_then(|strategy| strategy.pointer(pointer));
+    match kind {
+        Kind::StatefulSet | Kind::DaemonSet
+            if of("/type").and_then(Value::as_str) == Some("OnDelete") =>
+        {
+            Update::OnDelete
+        }
+        Kind::StatefulSet => of("/rollingUpdate/partition")
+            .and_then(Value::as_u64)
+            .and_then(|partition| u32::try_from(partition).ok())
+            .filter(|partition| *partition > 0)
+            .map_or(Update::Rolling, Update::Partition),
+        Kind::Deployment | Kind::DaemonSet => Update::Rolling,
+    }
+}
+
+/// The object that made the workload and keeps its template, such as the custom resource of another operator.
+fn controller(raw: &Value) -> Option<String> {
+    let owners = raw.pointer("/metadata/ownerReferences")?.as_array()?;
+    let owner = owners
+        .iter()
+        .find(|owner| owner.get("controller").and_then(Value::as_bool) == Some(true))?;
+    let text = |key: &str| owner.get(key).and_then(Value::as_str).unwrap_or_default();
+    Some(format!("{}/{}", text("kind"), text("name")))
 }
 
 fn replicas(kind: Kind, raw: &Value) -> u32 {

@@ -44,6 +44,21 @@ pub struct Scope {
     pub namespaces: Selector,
     /// Our claim.
     pub claim: Claim,
+    /// Older policies that act in this region, oldest first.
+    pub older: Vec<OlderPolicy>,
+}
+
+/// An older policy of the namespace.
+#[derive(Clone, Debug)]
+pub struct OlderPolicy {
+    /// Its name.
+    pub name: String,
+    /// Kinds of its workloads.
+    pub kinds: Vec<Kind>,
+    /// Its selector over their labels.
+    pub selector: Selector,
+    /// Names that it leaves out.
+    pub exclude: BTreeSet<String>,
 }
 
 /// A label selector as it is matched here; `field` says where it stands.
@@ -137,7 +152,7 @@ impl Scope {
         if !self.region.matches(&labels) {
             return false;
         }
-        let targeted = self.kinds.contains(&kind) && self.selector.matches(&labels);
+        let targeted = self.targets(kind, &labels);
         let claimed = raw
             .pointer("/metadata/annotations")
             .and_then(|annotations| annotations.get(CLAIM))
@@ -148,6 +163,26 @@ impl Scope {
                 .is_some_and(|uid| journals.iter().any(|journal| journal.record.uid == uid))
         };
         targeted || claimed || journalled()
+    }
+}
+
+impl Scope {
+    fn targets(&self, kind: Kind, labels: &BTreeMap<String, String>) -> bool {
+        self.kinds.contains(&kind) && self.selector.matches(labels)
+    }
+
+    /// The oldest policy that has a workload which is targeted here.
+    fn older_policy(&self, kind: Kind, name: &str, raw: &Value) -> Option<String> {
+        let labels = strings(raw, "/metadata/labels").unwrap_or_default();
+        if !self.targets(kind, &labels) {
+            return None;
+        }
+        let has = |older: &&OlderPolicy| {
+            older.kinds.contains(&kind)
+                && older.selector.matches(&labels)
+                && !older.exclude.contains(name)
+        };
+        self.older.iter().find(has).map(|older| older.name.clone())
     }
 }
 
@@ -242,11 +277,12 @@ fn assemble(
     let mut workloads = BTreeMap::new();
     for (kind, raw) in &lists.chosen {
         let name = text(raw, "/metadata/name").unwrap_or_default().to_owned();
-        let view =
+        let mut view =
             convert::workload(*kind, raw, &lists.related).ok_or_else(|| ClusterError::Answer {
                 who: who.to_owned(),
                 because: format!("{kind}/{name} came without uid, generation or template"),
             })?;
+        view.older_policy = scope.older_policy(*kind, &name, raw);
         workloads.insert(WorkloadId { kind: *kind, name }, view);
     }
     let opted_in = lists.namespace.as_ref().is_some_and(|raw| {

@@ -3,7 +3,7 @@
 
 use heapfleet_core::inject::template_hash;
 use heapfleet_core::names::{Claim, Kind, PlanHash};
-use heapfleet_core::world::{JournalStage, Workload};
+use heapfleet_core::world::{JournalStage, Update, Workload};
 use serde_json::{Value, json};
 
 use super::convert::{Related, journal, workload};
@@ -436,7 +436,91 @@ fn scope(selector: Value, region: Value) -> Scope {
         region: read(region),
         namespaces: read(json!({"matchLabels": {"heapfleet.dev/enabled": "true"}})),
         claim: Claim::new("hub-1/trace/trace"),
+        older: Vec::new(),
     }
+}
+
+#[test]
+fn the_oldest_policy_that_selects_a_targeted_workload_has_it() {
+    let read = |value: Value| selector("f", serde_json::from_value(value).unwrap()).unwrap();
+    let mut ours = scope(json!({"matchLabels": {"app": "trace-server"}}), json!({}));
+    let raw = Snapshot::of(SETTLED).raw(Kind::Deployment, "trace-server");
+    let other = Snapshot::of(SETTLED).raw(Kind::Deployment, "other");
+    let older = |name: &str, kind: Kind, app: &str, exclude: &[&str]| OlderPolicy {
+        name: name.to_owned(),
+        kinds: vec![kind],
+        selector: read(json!({"matchLabels": {"app": app}})),
+        exclude: exclude.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    let has =
+        |ours: &Scope, name: &str, raw: &Value| ours.older_policy(Kind::Deployment, name, raw);
+    assert_eq!(has(&ours, "trace-server", &raw), None);
+    ours.older = vec![
+        older("kind", Kind::DaemonSet, "trace-server", &[]),
+        older(
+            "excludes",
+            Kind::Deployment,
+            "trace-server",
+            &["trace-server"],
+        ),
+        older("selects-another", Kind::Deployment, "x", &[]),
+        older("has-it", Kind::Deployment, "trace-server", &[]),
+        older("too-late", Kind::Deployment, "trace-server", &[]),
+    ];
+    assert_eq!(has(&ours, "trace-server", &raw).as_deref(), Some("has-it"));
+    assert_eq!(has(&ours, "other", &other), None, "not targeted here");
+}
+
+#[test]
+fn how_pods_follow_the_template_is_the_owners_word() {
+    let update = |kind: Kind, name: &str, strategy: Value| {
+        let snapshot = Snapshot::of(SETTLED);
+        let mut raw = snapshot.raw(kind, name);
+        raw["spec"]["updateStrategy"] = strategy;
+        workload(kind, &raw, &snapshot.related()).unwrap().update
+    };
+    let partition = |n: u32| json!({"type": "RollingUpdate", "rollingUpdate": {"partition": n}});
+    assert_eq!(
+        update(Kind::StatefulSet, "db", partition(0)),
+        Update::Rolling
+    );
+    assert_eq!(
+        update(Kind::StatefulSet, "db", partition(2)),
+        Update::Partition(2)
+    );
+    let on_delete = || json!({"type": "OnDelete"});
+    assert_eq!(
+        update(Kind::StatefulSet, "db", on_delete()),
+        Update::OnDelete
+    );
+    assert_eq!(
+        update(Kind::DaemonSet, "agent", on_delete()),
+        Update::OnDelete
+    );
+    let rolling = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}});
+    assert_eq!(update(Kind::DaemonSet, "agent", rolling), Update::Rolling);
+    for (kind, name, _) in ALL {
+        assert_eq!(
+            Snapshot::of(SETTLED).view(kind, name).update,
+            Update::Rolling
+        );
+    }
+}
+
+#[test]
+fn a_controller_is_named_and_another_owner_is_not() {
+    let controller = |owners: Value| {
+        let snapshot = Snapshot::of(SETTLED);
+        let mut raw = snapshot.raw(Kind::Deployment, "trace-server");
+        raw["metadata"]["ownerReferences"] = owners;
+        workload(Kind::Deployment, &raw, &snapshot.related())
+            .unwrap()
+            .controller
+    };
+    let owner = |controls: bool| json!([{"kind": "Kafka", "name": "main", "controller": controls}]);
+    assert_eq!(controller(owner(true)).as_deref(), Some("Kafka/main"));
+    assert_eq!(controller(owner(false)), None);
+    assert_eq!(controller(json!(null)), None);
 }
 
 #[test]
