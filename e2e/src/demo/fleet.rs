@@ -5,6 +5,7 @@ use std::{fs, path::PathBuf, time::Duration};
 use anyhow::{Context, Result};
 
 use super::build;
+use super::workload::Server;
 use crate::lab::{Config, Lab, Progress, static_image, trace_images, wait};
 
 /// The namespace of workload and policy, in every region.
@@ -13,6 +14,18 @@ pub const NAMESPACE: &str = "trace";
 pub(super) const HUB: &str = "fra";
 /// Name of the operator's image in the lab; `manifests/` name the same.
 const IMAGE: &str = "heapfleet.local/heapfleet:dev";
+/// The class of glibc itself, set up by environment alone.
+const GLIBC: &str = r#"apiVersion: heapfleet.dev/v1alpha1
+kind: AllocatorClass
+metadata: {name: glibc}
+spec:
+  allocator: glibc
+  version: "2.36"
+  delivery: Tunables
+  platforms: [{arch: amd64, libc: glibc, minLibc: "2.34", maxPageSize: 4Ki}]
+  options: {allowed: [glibc.malloc.mxfast]}
+  verify: {by: Probe}
+"#;
 
 /// A fleet under Heapfleet.
 #[derive(Debug)]
@@ -27,8 +40,8 @@ pub struct Fleet {
 
 impl Fleet {
     /// Builds the programs, starts the clusters, installs the operator, the probe, the rights, the regions, the classes
-    /// and the workload, and waits until all of it is ready.
-    pub fn up(mut config: Config) -> Result<Self> {
+    /// and the servers, and waits until all of it is ready.
+    pub fn up(mut config: Config, servers: &[Server]) -> Result<Self> {
         let progress = config.progress;
         let programs = build::programs(progress)?;
         let [_, full] = trace_images(&programs.trace_server)?;
@@ -43,7 +56,9 @@ impl Fleet {
             generated: root.join("crds/generated"),
         };
         progress.during("installing Heapfleet", || fleet.install())?;
-        progress.during("starting the workload in every region", || fleet.workload())?;
+        progress.during("starting the workload in every region", || {
+            fleet.serve(servers)
+        })?;
         Ok(fleet)
     }
 
@@ -133,22 +148,30 @@ impl Fleet {
                  namespaceSelector: {{matchLabels: {{heapfleet.dev/enabled: \"true\"}}}}\n  prometheus: {{url: \"{url}\", matchers: {{region: {region}}}}}\n"
             ))?;
         }
-        for (class, allocator, version, path) in [
-            ("jemalloc", "jemalloc", "5.3.0", "libjemalloc.so.2"),
-            ("mimalloc", "mimalloc", "2.0.9", "libmimalloc.so.2"),
+        for (class, allocator, version, path, options) in [
+            (
+                "jemalloc",
+                "jemalloc",
+                "5.3.0",
+                "libjemalloc.so.2",
+                "[background_thread, dirty_decay_ms, thp]",
+            ),
+            ("mimalloc", "mimalloc", "2.0.9", "libmimalloc.so.2", "[]"),
             (
                 "absent",
                 "jemalloc",
                 "5.3.0",
                 "/opt/absent/libjemalloc.so.2",
+                "[]",
             ),
         ] {
             self.lab.apply(HUB, &format!(
                 "apiVersion: heapfleet.dev/v1alpha1\nkind: AllocatorClass\nmetadata: {{name: {class}}}\nspec:\n  allocator: {allocator}\n  version: {version}\n  \
                  delivery: Preload\n  preload: {{library: {{source: InImage, path: {path}}}}}\n  platforms: [{{arch: amd64, libc: glibc, minLibc: \"2.34\", maxPageSize: 4Ki}}]\n  \
-                 verify: {{by: Probe}}\n"
+                 verify: {{by: Probe}}\n  options: {{allowed: {options}}}\n"
             ))?;
         }
+        self.lab.apply(HUB, GLIBC)?;
         Ok(())
     }
 
@@ -176,26 +199,32 @@ impl Fleet {
         Ok(())
     }
 
-    fn workload(&self) -> Result<()> {
+    fn serve(&self, servers: &[Server]) -> Result<()> {
         for region in self.lab.regions() {
-            self.lab.apply(&region, &deployment())?;
+            for server in servers {
+                self.lab.apply(&region, &server.manifest())?;
+            }
         }
         for region in self.lab.regions() {
-            let args = [
-                "-n",
-                NAMESPACE,
-                "rollout",
-                "status",
-                "deployment/trace-server",
-                "--timeout=60s",
-            ];
-            self.lab.kubectl_ok(&region, &args)?;
+            for server in servers {
+                let deployment = format!("deployment/{}", server.name);
+                let args = [
+                    "-n",
+                    NAMESPACE,
+                    "rollout",
+                    "status",
+                    &deployment,
+                    "--timeout=60s",
+                ];
+                self.lab.kubectl_ok(&region, &args)?;
+            }
         }
         Ok(())
     }
 
-    /// Waits until every pod of the workload is as old as a baseline, so that a story begins with a steady fleet.
-    pub fn steady(&self) -> Result<()> {
+    /// Waits until every pod of a server is as old as a baseline, so that a story begins with a steady fleet.
+    pub fn steady(&self, server: &str) -> Result<()> {
+        let label = format!("app={server}");
         let old = Duration::from_secs(70);
         self.progress
             .during("waiting until every pod has run for a baseline", || {
@@ -210,6 +239,8 @@ impl Fleet {
                                 NAMESPACE,
                                 "get",
                                 "pods",
+                                "-l",
+                                &label,
                                 "-o",
                                 "jsonpath={.items[*].status.startTime}",
                             ];
@@ -258,43 +289,4 @@ impl Fleet {
 fn age(start: &str) -> Option<Duration> {
     let start: jiff::Timestamp = start.parse().ok()?;
     jiff::Timestamp::now().duration_since(start).try_into().ok()
-}
-
-/// The workload of one region: two replicas of a cache server on glibc.
-fn deployment() -> String {
-    format!(
-        r#"apiVersion: v1
-kind: Namespace
-metadata:
-  name: {NAMESPACE}
-  labels: {{heapfleet.dev/enabled: "true"}}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: trace-server
-  namespace: {NAMESPACE}
-  labels: {{app: trace-server}}
-spec:
-  replicas: 2
-  selector: {{matchLabels: {{app: trace-server}}}}
-  template:
-    metadata:
-      labels: {{app: trace-server}}
-      annotations: {{prometheus.io/scrape: "true", prometheus.io/port: "8080"}}
-    spec:
-      terminationGracePeriodSeconds: 2
-      containers:
-      - name: server
-        image: lab.local/trace-server:allocators
-        imagePullPolicy: Never
-        ports: [{{name: http, containerPort: 8080}}]
-        readinessProbe:
-          httpGet: {{path: /healthz, port: http}}
-          periodSeconds: 1
-        resources:
-          requests: {{cpu: 50m, memory: 256Mi}}
-          limits: {{memory: 2Gi}}
-"#
-    )
 }

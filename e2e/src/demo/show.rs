@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use super::fleet::{Fleet, HUB, NAMESPACE};
 use super::story::{self, Ended};
+use super::workload::Server;
 use crate::lab::{Config, Lab};
 
 /// What a demonstration told.
@@ -30,7 +31,7 @@ impl Told {
 /// Starts the fleet, tells all stories, ends the fleet.
 pub fn run(config: Config) -> Result<Told> {
     let progress = config.progress;
-    let fleet = Fleet::up(config)?;
+    let fleet = Fleet::up(config, &[Server::Q])?;
     fleet.regions_ready()?;
     let kubeconfig = fleet.lab.kubeconfig(HUB)?;
     progress.say(&format!(

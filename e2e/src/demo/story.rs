@@ -6,16 +6,15 @@
     reason = "a JSON value gives null for what is absent"
 )]
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use super::attempt::LONG;
 use super::fleet::{Fleet, HUB, NAMESPACE};
 use super::watch::{Policy, Seen};
 
-/// Longest story: three regions, a bake each.
-const LONG: Duration = Duration::from_mins(15);
 /// Longest wait for one step.
 const STEP: Duration = Duration::from_mins(4);
 
@@ -30,120 +29,7 @@ pub struct Ended {
     pub outcome: String,
 }
 
-/// A Deployment as it matters to its owner.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Workload {
-    /// `metadata.generation`.
-    pub generation: i64,
-    /// `spec.template`.
-    pub template: Value,
-    /// Name and hash of the ReplicaSet that runs.
-    pub replica_set: (String, String),
-    /// Annotations but the revision counter.
-    pub annotations: BTreeMap<String, String>,
-}
-
-impl Workload {
-    /// The same template and annotations, run by the same ReplicaSet.
-    fn is_as_before(&self, region: &str, was: &Self) -> Result<()> {
-        ensure!(
-            self.template == was.template,
-            "{region}: the template is not as before"
-        );
-        ensure!(
-            self.replica_set == was.replica_set,
-            "{region}: {:?} runs instead of {:?}",
-            self.replica_set,
-            was.replica_set
-        );
-        ensure!(
-            self.annotations == was.annotations,
-            "{region}: annotations {:?} instead of {:?}",
-            self.annotations,
-            was.annotations
-        );
-        Ok(())
-    }
-}
-
 impl Fleet {
-    /// The workload of a region as it is now.
-    pub fn workload_of(&self, region: &str) -> Result<Workload> {
-        let get = |args: &[&str]| -> Result<Value> {
-            Ok(serde_json::from_str(&self.lab.kubectl_ok(region, args)?)?)
-        };
-        let object = get(&[
-            "-n",
-            NAMESPACE,
-            "get",
-            "deployment",
-            "trace-server",
-            "-o",
-            "json",
-        ])?;
-        let sets = get(&["-n", NAMESPACE, "get", "replicasets", "-o", "json"])?;
-        let running = sets["items"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .find(|set| set["spec"]["replicas"].as_i64().unwrap_or(0) > 0);
-        let running = running.context("no ReplicaSet runs")?;
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let mut annotations: BTreeMap<String, String> =
-            serde_json::from_value(object["metadata"]["annotations"].clone()).unwrap_or_default();
-        annotations.remove("deployment.kubernetes.io/revision");
-        Ok(Workload {
-            generation: object["metadata"]["generation"]
-                .as_i64()
-                .unwrap_or_default(),
-            template: object["spec"]["template"].clone(),
-            replica_set: (
-                text(&running["metadata"]["name"]),
-                text(&running["metadata"]["labels"]["pod-template-hash"]),
-            ),
-            annotations,
-        })
-    }
-
-    fn workloads(&self) -> Result<BTreeMap<String, Workload>> {
-        self.lab
-            .regions()
-            .into_iter()
-            .map(|region| Ok((region.clone(), self.workload_of(&region)?)))
-            .collect()
-    }
-
-    fn begin(&self, title: &str, policy: &Policy) -> Result<BTreeMap<String, Workload>> {
-        self.progress.say(&format!("--- {title}"));
-        self.steady()?;
-        let before = self.workloads()?;
-        self.lab.apply(HUB, &policy.manifest())?;
-        Ok(before)
-    }
-
-    /// Deletes a policy and waits until it is gone and every workload is as it was.
-    pub fn delete(&self, policy: &str, before: &BTreeMap<String, Workload>) -> Result<()> {
-        self.progress.during(
-            "deleting the policy, which restores what it changed",
-            || {
-                let args = ["-n", NAMESPACE, "delete", "apol", policy, "--timeout=120s"];
-                let output = self
-                    .lab
-                    .kubectl_with(HUB, &args, None, Duration::from_secs(150))?;
-                ensure!(
-                    output.status.success(),
-                    "deleting {policy}: {}",
-                    String::from_utf8_lossy(&output.stderr)
-                );
-                Ok(())
-            },
-        )?;
-        for (region, was) in before {
-            self.workload_of(region)?.is_as_before(region, was)?;
-        }
-        Ok(())
-    }
-
     /// The policy's events tell the attempt's turns in the order in which they happened.
     fn tells_in_order(&self, policy: &str) -> Result<()> {
         let selector = format!("regarding.kind=AllocatorPolicy,regarding.name={policy}");
@@ -211,10 +97,7 @@ fn failed_early(seen: &Seen) -> Result<()> {
 /// Stories (a) and (d) and two outages: jemalloc is promoted region by region. On the way the operator is killed three
 /// times, and the canary's Prometheus and API server are stopped in the middle of its bake.
 pub fn promotion(fleet: &Fleet) -> Result<Ended> {
-    let policy = Policy {
-        name: "trace",
-        class: "jemalloc",
-    };
+    let policy = Policy::of("trace", "jemalloc");
     let before = fleet.begin(
         "jemalloc: better; promoted region by region, through outages and kills",
         &policy,
@@ -270,7 +153,7 @@ pub fn promotion(fleet: &Fleet) -> Result<Ended> {
         "promoted, ore then nrt then fra; ratio {own:.2} against {control:.2}, change {change}; through 3 kills and 2 outages"
     );
     fleet.tells_in_order(policy.name)?;
-    fleet.delete(policy.name, &before)?;
+    fleet.delete(&policy, &before)?;
     Ok(Ended {
         title: "jemalloc",
         seen,
@@ -342,53 +225,18 @@ fn waits(fleet: &Fleet, policy: &Policy, reason: &str) -> Result<()> {
 
 /// Story (b): mimalloc is worse for this workload and is rolled back exactly.
 pub fn exact_rollback(fleet: &Fleet) -> Result<Ended> {
-    let policy = Policy {
-        name: "trace-mimalloc",
-        class: "mimalloc",
-    };
+    let policy = Policy::of("trace-mimalloc", "mimalloc");
     let before = fleet.begin(
         "mimalloc: worse than glibc here; rolled back exactly",
         &policy,
     )?;
-    let seen = fleet.follow(policy.name, "RolledBack=True", LONG, |seen| {
-        ensure!(
-            !seen.is("Promoted", "True"),
-            "a worse allocator was promoted"
-        );
-        Ok(seen.is("RolledBack", "True"))
-    })?;
-    let (_, reason, _) = seen
-        .condition("RolledBack")
-        .context("no condition RolledBack")?;
-    ensure!(
-        reason == "ExactRestore",
-        "RolledBack has the reason {reason}"
-    );
-    let canary = seen.row("ore").context("no row for the canary")?;
-    ensure!(
-        canary["verdict"] == "Fail",
-        "the canary's verdict is {}",
-        canary["verdict"]
-    );
-    let after = fleet.workloads()?;
-    for (region, was) in &before {
-        let is = after.get(region).context("a region went away")?;
-        is.is_as_before(region, was)?;
-        if region != "ore" {
-            ensure!(
-                is.generation == was.generation,
-                "{region} was written to: generation {} instead of {}",
-                is.generation,
-                was.generation
-            );
-        }
-    }
+    let seen = fleet.rolled_back_exactly(&policy, &before)?;
     let outcome = format!(
-        "rolled back, {reason}: ReplicaSet {} again; change was {}",
-        after["ore"].replica_set.0,
-        canary["change"].as_str().unwrap_or_default()
+        "rolled back, ExactRestore: ReplicaSet {} again; change was {}",
+        before.get("ore").map_or("", |ore| &ore.replica_set.0),
+        seen.text("ore", "change")
     );
-    fleet.delete(policy.name, &before)?;
+    fleet.delete(&policy, &before)?;
     Ok(Ended {
         title: "mimalloc",
         seen,
@@ -398,10 +246,7 @@ pub fn exact_rollback(fleet: &Fleet) -> Result<Ended> {
 
 /// Story (c): the image lacks the library, the loader goes on with glibc, the attempt is rolled back for want of proof.
 pub fn unloaded_library(fleet: &Fleet) -> Result<Ended> {
-    let policy = Policy {
-        name: "trace-absent",
-        class: "absent",
-    };
+    let policy = Policy::of("trace-absent", "absent");
     let before = fleet.begin("a library that the image lacks: never a pass", &policy)?;
     let mut disproved = false;
     let seen = fleet.follow(policy.name, "RolledBack=True", LONG, |seen| {
@@ -420,7 +265,7 @@ pub fn unloaded_library(fleet: &Fleet) -> Result<Ended> {
         status == "False" && reason == "PreloadIgnored",
         "AllocatorVerified={status} {reason}"
     );
-    fleet.delete(policy.name, &before)?;
+    fleet.delete(&policy, &before)?;
     Ok(Ended {
         title: "absent library",
         seen,

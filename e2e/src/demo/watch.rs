@@ -9,41 +9,78 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::fleet::{Fleet, HUB, NAMESPACE};
+use super::workload::Server;
 
-/// What is asked for in a story: everything else is a default or shortened time.
-#[derive(Clone, Debug)]
+/// What is asked for: everything else is a default or a shortened time.
+#[derive(Clone, Copy, Debug)]
 pub struct Policy {
     /// Its name.
     pub name: &'static str,
     /// The class.
     pub class: &'static str,
+    /// The server that it selects.
+    pub server: &'static str,
+    /// The allocator's options, as a YAML mapping.
+    pub options: &'static str,
+    /// The waves after the canary `ore`, as a YAML list.
+    pub waves: &'static str,
+    /// The guardrails, as a YAML list.
+    pub guardrails: &'static str,
+    /// The shortest bake.
+    pub min_bake: &'static str,
+    /// The longest bake.
+    pub max_bake: &'static str,
 }
 
 impl Policy {
+    /// A story's policy: the server of shape Q in three regions, no options, no guardrails, a minute of bake.
+    pub const fn of(name: &'static str, class: &'static str) -> Self {
+        Self {
+            name,
+            class,
+            server: Server::Q.name,
+            options: "{}",
+            waves: "[{regions: [nrt]}, {regions: [fra]}]",
+            guardrails: "[]",
+            min_bake: "60s",
+            max_bake: "10m",
+        }
+    }
+
     /// The object, with durations for a person who waits.
     pub fn manifest(&self) -> String {
+        let Self {
+            name,
+            class,
+            server,
+            options,
+            waves,
+            guardrails,
+            min_bake,
+            max_bake,
+        } = self;
         format!(
             r"apiVersion: heapfleet.dev/v1alpha1
 kind: AllocatorPolicy
-metadata: {{name: {}, namespace: {NAMESPACE}}}
+metadata: {{name: {name}, namespace: {NAMESPACE}}}
 spec:
-  allocator: {{class: {}}}
-  target: {{selector: {{matchLabels: {{app: trace-server}}}}}}
-  rollout: {{canary: ore, control: [fra], waves: [{{regions: [nrt]}}, {{regions: [fra]}}], stabilityWindow: 60s}}
+  allocator: {{class: {class}, options: {options}}}
+  target: {{selector: {{matchLabels: {{app: {server}}}}}}}
+  rollout: {{canary: ore, control: [fra], waves: {waves}, stabilityWindow: 60s}}
   analysis:
     cache: {{metric: trace_cache_accounted_bytes}}
     cacheCapacity: {{metric: trace_cache_capacity_bytes}}
     evictions: {{metric: trace_cache_evicted_bytes_total}}
     requests: {{metric: trace_requests_total}}
+    guardrails: {guardrails}
     blockDuration: 1s
     delay: 1s
     baseline: 60s
-    minBake: 60s
-    maxBake: 10m
+    minBake: {min_bake}
+    maxBake: {max_bake}
     verifyDeadline: 15s
     restartNoise: 1.5%
-",
-            self.name, self.class
+"
         )
     }
 }
@@ -78,12 +115,17 @@ impl Seen {
         rows.iter().find(|row| row["name"] == region)
     }
 
-    /// The stage of a region.
-    pub fn stage(&self, region: &str) -> String {
+    /// A text of a region's row; empty where it is absent.
+    pub fn text(&self, region: &str, key: &str) -> String {
         self.row(region)
-            .and_then(|row| row["state"].as_str())
+            .and_then(|row| row[key].as_str())
             .unwrap_or_default()
             .to_owned()
+    }
+
+    /// The stage of a region.
+    pub fn stage(&self, region: &str) -> String {
+        self.text(region, "state")
     }
 
     /// Accepted blocks of a region.

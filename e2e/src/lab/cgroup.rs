@@ -20,6 +20,9 @@ use super::wait;
 const MOUNT: &str = "/sys/fs/cgroup";
 /// Controllers that a kubelet cannot do without.
 const NEEDED: [&str; 4] = ["cpu", "cpuset", "memory", "pids"];
+/// A node's share of a busy processor, in v1 and in v2: that of twenty processes beside it. As one of them, a node would
+/// be starved by a compiler, and the loads of two regions would move apart.
+const SHARE: [(&str, &str); 2] = [("cpu.shares", "20480"), ("cpu.weight", "2000")];
 
 /// The cgroup hierarchies of a machine.
 #[derive(Debug, PartialEq, Eq)]
@@ -97,6 +100,11 @@ impl Cgroups {
                     }
                 }
                 Self::V2(_) => enable(&dir)?,
+            }
+            for (file, value) in SHARE {
+                if dir.join(file).is_file() {
+                    write(&dir.join(file), value)?;
+                }
             }
         }
         Ok(())
@@ -222,5 +230,18 @@ mod tests {
             .unwrap();
         let given = fs::read_to_string(dir.path().join("hf-1-ore/cgroup.subtree_control")).unwrap();
         assert_eq!(given, "+cpu +cpuset +memory +pids");
+    }
+
+    #[test]
+    fn a_cgroup_outweighs_a_process_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let cgroup = dir.path().join("hf-1-ore");
+        fs::create_dir(&cgroup).unwrap();
+        fs::write(cgroup.join("cpu.shares"), "1024").unwrap();
+        Cgroups::V1(BTreeSet::from([dir.path().to_owned()]))
+            .create("hf-1-ore")
+            .unwrap();
+        let shares = fs::read_to_string(cgroup.join("cpu.shares")).unwrap();
+        assert_eq!(shares, "20480");
     }
 }
