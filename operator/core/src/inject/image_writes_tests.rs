@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::images_tests::{allocator, id, workload};
 use super::{
-    CLAIM, ImageWrite, Injection, Presence, Restored, inject, presence, reapply, restored, undo,
-    version,
+    CLAIM, ImageWrite, Injection, JournalRecord, Presence, Restored, inject, presence, reapply,
+    restored, undo, version,
 };
 use crate::names::{Claim, Kind, PlanHash};
-use crate::world::{Pod, Revision, Workload};
+use crate::world::{Journal, JournalStage, Pod, Revision, Workload};
 
 fn object(workload: &Workload) -> Value {
     json!({
@@ -102,7 +102,7 @@ fn a_record_without_an_image_reads_and_writes_as_before() {
         let json = serde_json::to_value(&record).unwrap();
         assert!(json.get("image").is_none());
         assert_eq!(
-            serde_json::from_value::<super::JournalRecord>(json).unwrap(),
+            serde_json::from_value::<JournalRecord>(json).unwrap(),
             record
         );
     }
@@ -206,25 +206,28 @@ fn a_variant_counts_as_the_version_that_it_stands_for() {
         hash: "2".to_owned(),
     });
     let (old, new) = (pod("1", "sha256:old"), pod("2", "sha256:je"));
-    assert_eq!(
-        version(&after, Some(&record), &new, "server"),
-        Some("sha256:old")
-    );
-    assert_eq!(
-        version(&after, Some(&record), &old, "server"),
-        Some("sha256:old")
-    );
-    assert_eq!(version(&after, None, &new, "server"), Some("sha256:je"));
-    assert_eq!(version(&after, Some(&record), &new, "side"), None);
-    let plain = change(&before, None).record;
-    assert_eq!(
-        version(&after, Some(&plain), &new, "server"),
-        Some("sha256:je")
-    );
+    assert_eq!(version(&after, &new, "server"), Some("sha256:je"));
+    let journalled = |workload: &Workload, record: &JournalRecord, stage| {
+        let mut workload = workload.clone();
+        workload.journals.push(Journal {
+            name: "j".to_owned(),
+            stage,
+            record: record.clone(),
+        });
+        workload
+    };
+    let seen = journalled(&after, &record, JournalStage::Applied);
+    assert_eq!(version(&seen, &new, "server"), Some("sha256:old"));
+    assert_eq!(version(&seen, &old, "server"), Some("sha256:old"));
+    assert_eq!(version(&seen, &new, "side"), None);
+    let undone = journalled(&after, &record, JournalStage::Removed);
+    assert_eq!(version(&undone, &new, "server"), Some("sha256:je"));
+    let plain = journalled(&after, &change(&before, None).record, JournalStage::Applied);
+    assert_eq!(version(&plain, &new, "server"), Some("sha256:je"));
     // What the owner shipped since is another version.
-    let newer = shipped(&after, "app:2");
+    let newer = shipped(&seen, "app:2");
     assert_eq!(
-        version(&newer, Some(&record), &pod("2", "sha256:2"), "server"),
+        version(&newer, &pod("2", "sha256:2"), "server"),
         Some("sha256:2")
     );
 }

@@ -13,7 +13,7 @@ use super::patch::{self, JournalRecord};
 use crate::decision::Reason;
 use crate::names::WorkloadId;
 use crate::plan::{Allocator, ImageMap, ImageVariant};
-use crate::world::{Node, Pod, Workload};
+use crate::world::{JournalStage, Node, Pod, Workload};
 
 /// One image as it was and as we wrote it; both exactly as in the pod template.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -262,27 +262,22 @@ pub(super) fn runs(image: Option<&str>, write: &ImageWrite) -> Runs {
     }
 }
 
-/// The version of the application that a pod of a changed workload runs, for the comparison of arms: a variant is the same
-/// application as the image that it stands for, so it counts as that image's digest of before the change.
-pub fn version<'a>(
-    workload: &'a Workload,
-    record: Option<&'a JournalRecord>,
-    pod: &'a Pod,
-    container: &str,
-) -> Option<&'a str> {
-    let own = || pod.images.get(container).map(String::as_str);
-    let Some(record) = record.filter(|record| record.container == container) else {
-        return own();
-    };
-    let Some(write) = &record.image else {
-        return own();
+/// The version of the application that a pod runs, for the comparison of arms: a variant is the same application as the
+/// image that it stands for, so it counts as that image's digest of before the change.
+pub fn version<'a>(workload: &'a Workload, pod: &'a Pod, container: &str) -> Option<&'a str> {
+    let image = patch::image_of(&workload.template, container);
+    let ours = |record: &&JournalRecord| {
+        let write = record.image.as_ref();
+        record.container == container && write.is_some_and(|w| runs(image, w) == Runs::Ours)
     };
     let current = workload.revision.as_ref().map(|revision| &revision.hash);
-    let image = patch::image_of(&workload.template, container);
-    let replaced = current == Some(&pod.revision_hash) && runs(image, write) == Runs::Ours;
-    if replaced {
-        record.images.get(container).map(String::as_str)
-    } else {
-        own()
-    }
+    let replaced = workload
+        .journals
+        .iter()
+        .filter(|journal| journal.stage != JournalStage::Removed)
+        .map(|journal| &journal.record)
+        .find(ours)
+        .filter(|_| current == Some(&pod.revision_hash));
+    let images = replaced.map_or(&pod.images, |record| &record.images);
+    images.get(container).map(String::as_str)
 }
