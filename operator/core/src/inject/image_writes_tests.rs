@@ -85,6 +85,12 @@ fn an_image_is_replaced_and_comes_back_to_the_byte() {
     let back = apply(&after, &undo(&after, &record).unwrap()).unwrap();
     assert_eq!(back.template, before.template);
     assert_eq!(restored(&back, &record), Ok(Restored::Exact));
+    let half = shipped(&back, "registry.example/app:je");
+    let blocked = restored(&half, &record).unwrap_err();
+    assert_eq!(
+        blocked.because,
+        "the image is still registry.example/app:je"
+    );
     let sent = undo(&after, &record).unwrap();
     assert_eq!(&sent[3..sent.len() - 1], record.inverse.as_slice());
     // The patch is void once the owner has shipped, even under the same generation.
@@ -220,6 +226,8 @@ fn a_variant_counts_as_the_version_that_it_stands_for() {
     assert_eq!(version(&seen, &new, "server"), Some("sha256:old"));
     assert_eq!(version(&seen, &old, "server"), Some("sha256:old"));
     assert_eq!(version(&seen, &new, "side"), None);
+    let older = pod("0", "sha256:older");
+    assert_eq!(version(&seen, &older, "server"), Some("sha256:older"));
     let undone = journalled(&after, &record, JournalStage::Removed);
     assert_eq!(version(&undone, &new, "server"), Some("sha256:je"));
     let plain = journalled(&after, &change(&before, None).record, JournalStage::Applied);

@@ -179,6 +179,19 @@ fn the_smallest_sufficient_image_is_chosen() {
         choose(&[A4], "other:1", trace),
         Ok(Some("other:je".to_owned()))
     );
+    // One image for the smallest and the largest pages is one for the largest where both are needed.
+    let twice: &[Map<'_>] = &[(
+        "app:1",
+        &[
+            ("arm64", 4, "app:x"),
+            ("arm64", 64, "app:x"),
+            ("arm64", 16, "app:y"),
+        ],
+    )];
+    for (kinds, expected) in [(vec![R4], "app:x"), (vec![R4, R16], "app:y")] {
+        let chosen = choose(&kinds, "app:1", twice);
+        assert_eq!(chosen, Ok(Some(expected.to_owned())), "{kinds:?}");
+    }
     assert_eq!(
         choose(&[A4], "app:1", &[]),
         Ok(None),
