@@ -2,6 +2,7 @@
 
 use heapfleet_core::decision::Reason;
 use heapfleet_core::plan::{ImageMap, ImageVariant};
+use heapfleet_core::rollout::Outcome;
 use heapfleet_core::world::Verb;
 use serde_json::Value;
 
@@ -93,6 +94,12 @@ fn a_reapplied_image_that_does_not_arrive_is_no_fight() {
 #[test]
 fn times_that_lie_far_apart_are_no_fight() {
     let mut sim = mapped();
+    // So long a bake that the region is looked after all the time.
+    let plan = sim.intent.as_mut().unwrap();
+    plan.waves[0].bake_blocks = 3_000;
+    plan.judge.min_bake_blocks = 3_000;
+    plan.judge.max_bake_blocks = 6_000;
+    plan.judge.gate_timeout_seconds = 6_000.0;
     injected(&mut sim);
     for round in 1..=3 {
         ship(&mut sim, "trace-server:1");
@@ -154,4 +161,11 @@ fn an_image_that_is_not_mapped_is_refused_before_and_after_the_choice() {
     assert_eq!(told(&sim, "ImageNotMapped"), 1, "{:?}", sim.log);
     assert_eq!(image(&mut sim), "trace-server:2");
     assert_eq!(sim.region("ore").claim(), None);
+}
+
+#[test]
+fn a_mapped_image_is_judged_as_the_version_that_it_stands_for() {
+    let mut sim = mapped();
+    sim.run_until(900, |sim| sim.outcome().is_some());
+    assert_eq!(sim.outcome(), Some(Outcome::Promoted), "{:?}", sim.log);
 }
