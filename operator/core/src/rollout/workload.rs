@@ -222,14 +222,8 @@ fn look(
             Turn::Fine
         }
         Presence::Absent | Presence::Reverted => {
-            release(
-                s,
-                region,
-                id,
-                work,
-                Reason::UserReverted,
-                "its owner put the old template back",
-            );
+            let (reason, because) = image::gone(s, work);
+            release(s, region, id, work, reason, because);
             Turn::Fine
         }
         Presence::ImageBack => {

@@ -63,6 +63,7 @@ fn a_mapped_image_is_replaced_and_an_abort_gives_it_back() {
 #[test]
 fn another_tool_that_puts_the_image_back_is_answered_twice_and_then_left_alone() {
     let mut sim = mapped();
+    let before = sim.region("ore").object.clone();
     injected(&mut sim);
     for round in 1..=2 {
         ship(&mut sim, "trace-server:1");
@@ -75,6 +76,27 @@ fn another_tool_that_puts_the_image_back_is_answered_twice_and_then_left_alone()
     assert_eq!(image(&mut sim), "trace-server:1");
     assert_eq!(told(&sim, "ImageReapplied"), 2);
     assert_eq!(told(&sim, "ReconcileFight"), 1, "{:?}", sim.log);
+    assert_eq!(sim.region("ore").object, before, "nothing of ours is left");
+}
+
+#[test]
+fn a_fight_that_is_given_up_leaves_nothing_even_if_an_act_is_lost() {
+    let mut sim = mapped();
+    let before = sim.region("ore").object.clone();
+    injected(&mut sim);
+    for _ in 1..=2 {
+        ship(&mut sim, "trace-server:1");
+        sim.pass_for(10);
+    }
+    ship(&mut sim, "trace-server:1");
+    sim.lose_acts = true;
+    sim.pass_for(5);
+    assert!(sim.region("ore").claim().is_some());
+    sim.lose_acts = false;
+    sim.pass_for(10);
+    assert_eq!(told(&sim, "ReconcileFight"), 1, "{:?}", sim.log);
+    assert_eq!(told(&sim, "UserReverted"), 0, "{:?}", sim.log);
+    assert_eq!(sim.region("ore").object, before);
 }
 
 #[test]
