@@ -47,6 +47,7 @@ fn allocator(delivery: Delivery) -> Allocator {
         ("jemalloc", "background_thread", "true")
     };
     Allocator {
+        images: Vec::new(),
         class: "class".to_owned(),
         name: name.to_owned(),
         delivery,
@@ -181,7 +182,7 @@ fn there_and_back(lab: &Lab, kind: Kind, name: &str, allocator: &Allocator) {
     };
     let before = look(lab, kind, name);
     let (claim, plan) = (Claim::new("hub/policy"), PlanHash::new("v1-1"));
-    let record = inject(&id, &before, "server", allocator, &claim, &plan, 1)
+    let record = inject(&id, &before, "server", allocator, None, &claim, &plan, 1)
         .unwrap()
         .record;
     patch(lab, kind, name, &record.patch).unwrap();

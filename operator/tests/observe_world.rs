@@ -206,6 +206,7 @@ fn rollout(name: &str, policy_uid: &str) -> Value {
 fn position() -> Position {
     let since = now();
     let work = WorkState {
+        reapplied: Vec::new(),
         uid: "w".to_owned(),
         container: "server".to_owned(),
         journal: "j".to_owned(),

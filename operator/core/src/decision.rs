@@ -107,6 +107,12 @@ words! {
     PageSizeUnsupported,
     /// A node's container runtime cannot mount images.
     ImageVolumeUnsupported,
+    /// The pods may land on nodes of different page sizes, and no build or image fits all of them.
+    MixedPageSizes,
+    /// The deployed image is not in the policy's image map.
+    ImageNotMapped,
+    /// Another tool puts the old image back each time.
+    ReconcileFight,
     /// The workload is on its way out.
     WorkloadDeleting,
     /// The workload is another object than the one that was changed.
@@ -266,6 +272,15 @@ pub enum Action {
         /// Where.
         region: Region,
         /// Of which workload.
+        workload: WorkloadId,
+        /// The patch with its tests.
+        patch: Vec<Value>,
+    },
+    /// Send a patch that writes a recorded image again which another tool put back, then disown.
+    Reapply {
+        /// Where.
+        region: Region,
+        /// To which workload.
         workload: WorkloadId,
         /// The patch with its tests.
         patch: Vec<Value>,

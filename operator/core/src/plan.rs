@@ -65,6 +65,28 @@ pub struct Allocator {
     pub platforms: Vec<Platform>,
     /// The prefix of a prefixed jemalloc build (`_rjem_`), else empty.
     pub symbol_prefix: String,
+    /// Images to run instead of the deployed ones, keyed by what is deployed now; empty: no image is replaced.
+    pub images: Vec<ImageMap>,
+}
+
+/// The images that stand for one deployed image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageMap {
+    /// The image that is deployed now, exactly as in the pod template.
+    pub from: String,
+    /// What may run instead.
+    pub variants: Vec<ImageVariant>,
+}
+
+/// An image for one processor architecture and page size.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageVariant {
+    /// `amd64`, `arm64`, …
+    pub arch: String,
+    /// Largest page size of a kernel on which it starts, in bytes.
+    pub page_size: u64,
+    /// The image, with a tag or a digest.
+    pub image: String,
 }
 
 /// How the library comes into the process.

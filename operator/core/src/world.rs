@@ -137,6 +137,23 @@ pub struct Node {
     pub runtime: String,
     /// `nodeInfo.kubeletVersion`: `v1.36.3`.
     pub kubelet: String,
+    /// Its labels, for what decides where pods may land.
+    pub labels: BTreeMap<String, String>,
+    /// `spec.taints`.
+    pub taints: Vec<Taint>,
+    /// `spec.unschedulable`: cordoned.
+    pub unschedulable: bool,
+}
+
+/// What keeps pods from a node unless they tolerate it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taint {
+    /// Its key.
+    pub key: String,
+    /// Its value; empty where there is none.
+    pub value: String,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: String,
 }
 
 /// A workload as seen.

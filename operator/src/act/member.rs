@@ -55,15 +55,15 @@ async fn journal(
     }
 }
 
-/// Sends an undo or a release, then disowns it.
-pub(super) async fn undo(
+/// Sends an undo, a release or a recorded image once more, then disowns it.
+pub(super) async fn patch(
     scene: &Scene<'_>,
     region: &Region,
     workload: &WorkloadId,
-    patch: &[Value],
+    operations: &[Value],
 ) -> Result<Outcome, ActError> {
     let writer = scene.region(region)?;
-    change(writer, &scene.namespace(), workload, patch).await
+    change(writer, &scene.namespace(), workload, operations).await
 }
 
 /// Sends a patch whose tests are its guard, then removes our entry from `managedFields`. That the second fails is no

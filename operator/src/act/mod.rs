@@ -113,7 +113,12 @@ async fn one(scene: &Scene<'_>, committed: &Committed, action: &Action) -> Recei
             region,
             workload,
             patch,
-        } => member::undo(scene, region, workload, patch).await,
+        }
+        | Action::Reapply {
+            region,
+            workload,
+            patch,
+        } => member::patch(scene, region, workload, patch).await,
         Action::Disown {
             region,
             workload,
@@ -147,6 +152,7 @@ fn place(action: &Action) -> Option<&Region> {
         | Action::DeleteAttempt { .. } => None,
         Action::Inject { region, .. }
         | Action::Undo { region, .. }
+        | Action::Reapply { region, .. }
         | Action::Disown { region, .. }
         | Action::MarkJournal { region, .. }
         | Action::DropJournal { region, .. }
@@ -163,6 +169,7 @@ fn label(action: &Action, policy: &AllocatorPolicy) -> (&'static str, String) {
         Action::DeleteAttempt { name } => ("DeleteAttempt", name.clone()),
         Action::Inject { injection, .. } => ("Inject", injection.record.workload.to_string()),
         Action::Undo { workload, .. } => ("Undo", workload.to_string()),
+        Action::Reapply { workload, .. } => ("Reapply", workload.to_string()),
         Action::Disown { workload, .. } => ("Disown", workload.to_string()),
         Action::MarkJournal { journal, .. } => ("MarkJournal", journal.clone()),
         Action::DropJournal { journal, .. } => ("DropJournal", journal.clone()),

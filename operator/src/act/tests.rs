@@ -125,6 +125,7 @@ fn injection() -> Injection {
             }],
             parts: Vec::new(),
             env_existed: false,
+            image: None,
             annotations_existed: true,
             patch,
             inverse: Vec::new(),

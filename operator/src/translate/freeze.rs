@@ -25,6 +25,7 @@ pub fn freeze(
     let spec = &policy.spec;
     check_choice(spec, class)?;
     check_carried_out(spec, class)?;
+    check_images(&spec.images, class)?;
     let waves = waves(spec, regions)?;
     check_regions(&waves, &spec.rollout.control, regions)?;
     let mut plan = crds::Plan {
@@ -69,15 +70,6 @@ fn check_carried_out(
     spec: &crds::AllocatorPolicySpec,
     class: &crds::AllocatorClassSpec,
 ) -> Result<(), Refusal> {
-    if let Some(mapping) = spec.images.first() {
-        return Err(Refusal {
-            reason: Reason::DeliveryUnsupported,
-            message: format!(
-                "spec.images: the mapping of {} is not carried out by this version; remove it and use a class with delivery Preload and source InImage.",
-                mapping.from
-            ),
-        });
-    }
     if class.verify.by == crds::VerifyBy::Metric {
         return Err(Refusal {
             reason: Reason::DeliveryUnsupported,
@@ -98,6 +90,35 @@ fn check_carried_out(
             "spec.analysis.preset: there is no preset {}; remove it and name the series one by one.",
             spec.analysis.preset
         )));
+    }
+    Ok(())
+}
+
+/// Whatever can be seen of the image map without a cluster: that each variant has a build of the class behind it, and that
+/// no variant is replaced in turn.
+fn check_images(
+    images: &[crds::ImageMapping],
+    class: &crds::AllocatorClassSpec,
+) -> Result<(), Refusal> {
+    for mapping in images {
+        let from = &mapping.from;
+        for variant in &mapping.variants {
+            let image = &variant.image;
+            if images.iter().any(|other| other.from == *image) {
+                return Err(invalid(format!(
+                    "spec.images ({from}): the variant {image} is itself a from of spec.images, so that it would be replaced in turn; name the image that runs in the end, and remove the other entry."
+                )));
+            }
+            if !class
+                .platforms
+                .iter()
+                .any(|platform| platform.arch == variant.arch)
+            {
+                return Err(invalid(format!(
+                    "spec.images ({from}): the variant {image} is for an architecture that the class does not list in spec.platforms; remove the variant, or have the platform added to the class."
+                )));
+            }
+        }
     }
     Ok(())
 }

@@ -7,6 +7,8 @@ mod choice;
 mod delivery_tests;
 mod evidence;
 mod freeze;
+#[cfg(test)]
+mod images_tests;
 mod overlap;
 mod region;
 mod status;

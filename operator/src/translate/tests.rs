@@ -65,27 +65,27 @@ spec:
     restartNoise: 1.5%
 
 ";
-const COMPLETE: &str = include_str!("../../../manifests/examples/policy-complete.yaml");
+pub(super) const COMPLETE: &str = include_str!("../../../manifests/examples/policy-complete.yaml");
 
-fn class() -> crds::AllocatorClass {
+pub(super) fn class() -> crds::AllocatorClass {
     serde_yaml::from_str(CLASS).unwrap()
 }
 
-fn policy_of(text: &str) -> crds::AllocatorPolicy {
+pub(super) fn policy_of(text: &str) -> crds::AllocatorPolicy {
     let mut policy: crds::AllocatorPolicy = serde_yaml::from_str(text).unwrap();
     policy.metadata.uid = Some("p-1".to_owned());
     policy.metadata.generation = Some(3);
     policy
 }
 
-fn regions() -> BTreeSet<String> {
+pub(super) fn regions() -> BTreeSet<String> {
     ["ore", "fra", "lhr", "nrt", "sin"]
         .map(str::to_owned)
         .into()
 }
 
 /// The demo's policy with one field set; `path` is a JSON pointer below `spec`.
-fn demo_with(path: &str, value: Value) -> crds::AllocatorPolicy {
+pub(super) fn demo_with(path: &str, value: Value) -> crds::AllocatorPolicy {
     let mut json = serde_json::to_value(policy_of(DEMO)).unwrap();
     let (parent, key) = path.rsplit_once('/').unwrap();
     let parent = json.pointer_mut(&format!("/spec{parent}")).unwrap();
@@ -104,7 +104,7 @@ fn demo() -> Intent {
     intent(&policy_of(DEMO), Some(&class()), &regions()).unwrap()
 }
 
-fn refusal(policy: &crds::AllocatorPolicy) -> Refusal {
+pub(super) fn refusal(policy: &crds::AllocatorPolicy) -> Refusal {
     intent(policy, Some(&class()), &regions()).unwrap_err()
 }
 
@@ -178,7 +178,6 @@ fn the_order_and_the_durations_are_those_of_the_policy() {
 fn every_knob_of_the_complete_example_arrives() {
     let mut policy = policy_of(COMPLETE);
     // What this version does not carry out is taken out; see the refusals below.
-    policy.spec.images.clear();
     policy.spec.rollout.windows.clear();
     policy.spec.allocator.class = "jemalloc".into();
     let plan = intent(&policy, Some(&class()), &regions()).unwrap().plan;
@@ -252,6 +251,10 @@ fn the_hash_changes_with_what_is_done_and_with_nothing_else() {
         ("/target/kinds", json!(["StatefulSet"])),
         ("/target/containers", json!(["server"])),
         ("/target/exclude", json!(["legacy"])),
+        (
+            "/images",
+            json!([{"from": "a:1", "variants": [{"arch": "amd64", "pageSize": "4Ki", "image": "a:2"}]}]),
+        ),
         ("/rollout/canary", json!("lhr")),
         ("/rollout/control", json!(["fra", "lhr"])),
         ("/rollout/controlRestart", json!("None")),
@@ -357,12 +360,6 @@ fn what_cannot_be_done_is_refused_with_field_value_and_remedy() {
             Reason::InvalidSpec,
             "spec.analysis: minBakeBlocks is out of range",
         ),
-        (
-            "/images",
-            json!([{"from": "a:1", "variants": [{"arch": "amd64", "pageSize": "4Ki", "image": "a:2"}]}]),
-            Reason::DeliveryUnsupported,
-            "spec.images: the mapping of a:1",
-        ),
     ];
     for (path, value, reason, start) in cases {
         let refusal = refusal(&demo_with(path, value));
@@ -389,7 +386,7 @@ fn regions_in_no_wave_can_join_the_last_one() {
     assert_eq!(last, ["fra", "lhr", "sin"]);
 }
 
-fn rollout_of(frozen: &crds::Plan) -> crds::AllocatorRollout {
+pub(super) fn rollout_of(frozen: &crds::Plan) -> crds::AllocatorRollout {
     let spec = crds::AllocatorRolloutSpec {
         plan: frozen.clone(),
         state: crds::RolloutState::Run,

@@ -4,8 +4,8 @@
 use heapfleet_core::judge;
 use heapfleet_core::names::{Kind, PlanHash, Region};
 use heapfleet_core::plan::{
-    Allocator, Delivery, Mounted, OnExisting, OnRegression, OnUnreachable, Plan, Platform,
-    RegressionAction, Scope, Target, Wave,
+    Allocator, Delivery, ImageMap, ImageVariant, Mounted, OnExisting, OnRegression, OnUnreachable,
+    Plan, Platform, RegressionAction, Scope, Target, Wave,
 };
 use heapfleet_core::world::Refusal;
 use heapfleet_crds as crds;
@@ -127,6 +127,7 @@ fn allocator(plan: &crds::Plan) -> Allocator {
             .collect(),
         platforms: class.platforms.iter().map(platform).collect(),
         symbol_prefix: class.build.symbol_prefix.clone(),
+        images: plan.images.iter().map(images).collect(),
     }
 }
 
@@ -178,6 +179,18 @@ pub(super) fn arch_name(arch: crds::Arch) -> &'static str {
     match arch {
         crds::Arch::Amd64 => "amd64",
         crds::Arch::Arm64 => "arm64",
+    }
+}
+
+fn images(mapping: &crds::ImageMapping) -> ImageMap {
+    let variant = |variant: &crds::ImageVariant| ImageVariant {
+        arch: arch_name(variant.arch).to_owned(),
+        page_size: u64::from(variant.page_size.bytes()),
+        image: variant.image.to_string(),
+    };
+    ImageMap {
+        from: mapping.from.to_string(),
+        variants: mapping.variants.iter().map(variant).collect(),
     }
 }
 

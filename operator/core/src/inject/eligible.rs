@@ -3,12 +3,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::images::image_for;
 use super::standing::check_standing;
 use super::{owner, parts, patch};
 use crate::decision::Reason;
 use crate::names::{Claim, WorkloadId};
 use crate::plan::{Allocator, Delivery, Target};
-use crate::world::{ClusterView, Node, Workload};
+use crate::world::{ClusterView, Workload};
 
 /// Why a workload is left alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +52,7 @@ pub fn eligible(
         ));
     }
     check_template(id, &container, &workload.template, allocator)?;
-    check_platform(id, cluster, allocator)?;
+    image_for(id, workload, &container, &cluster.nodes, allocator)?;
     parts::check_nodes(id, cluster, allocator)?;
     if workload.pods.iter().any(|pod| pod.crash_loop.is_some()) {
         return Err(refuse(
@@ -122,59 +123,4 @@ fn pick_container(
             ),
         )),
     }
-}
-
-fn check_platform(
-    id: &WorkloadId,
-    cluster: &ClusterView,
-    allocator: &Allocator,
-) -> Result<(), Ineligible> {
-    for (name, node) in &cluster.nodes {
-        let Some(size) = page_size(node) else {
-            return Err(refuse(
-                Reason::PageSizeUnknown,
-                format!(
-                    "{id}: the page size of node {name} ({}, kernel {}) is not known; label it heapfleet.dev/page-size=4Ki, 16Ki or 64Ki.",
-                    node.arch, node.kernel
-                ),
-            ));
-        };
-        let fits = allocator
-            .platforms
-            .iter()
-            .any(|platform| platform.arch == node.arch && platform.max_page_size >= size);
-        if !fits {
-            return Err(refuse(
-                Reason::PageSizeUnsupported,
-                format!(
-                    "{id}: node {name} is {} with {} KiB pages, which class {} does not list in spec.platforms; add a build for it or pin the workload to other nodes.",
-                    node.arch,
-                    size / 1024,
-                    allocator.class
-                ),
-            ));
-        }
-    }
-    if cluster.nodes.is_empty() {
-        return Err(refuse(
-            Reason::PageSizeUnknown,
-            format!(
-                "{id}: no node could be seen, so the page size is not known; allow the hub to list nodes."
-            ),
-        ));
-    }
-    Ok(())
-}
-
-/// The page size of a node in bytes, by the admin's label, else by the certain rows of the inference table.
-fn page_size(node: &Node) -> Option<u64> {
-    node.page_size_label.or_else(|| {
-        if node.arch == "amd64" {
-            Some(4096)
-        } else if node.kernel.ends_with("+64k") {
-            Some(65536)
-        } else {
-            None
-        }
-    })
 }

@@ -17,6 +17,7 @@ fn linked() -> Allocator {
         class: "jemalloc-linked".to_owned(),
         delivery: Delivery::Linked,
         symbol_prefix: "_rjem_".to_owned(),
+        images: Vec::new(),
         env: Vec::new(),
         ..allocator()
     }
@@ -284,6 +285,7 @@ fn a_linked_allocator_gets_its_variable_and_the_switch_and_nothing_is_loaded() {
     assert_eq!(wanted, ["DYN_JEMALLOC", "_RJEM_MALLOC_CONF"]);
     let unprefixed = Allocator {
         symbol_prefix: String::new(),
+        images: Vec::new(),
         ..allocator
     };
     let wanted: Vec<String> = super::wanted_env(&unprefixed).into_keys().collect();

@@ -41,7 +41,7 @@ pub(super) fn copy() -> Allocator {
 
 pub(super) fn change(before: &Workload, allocator: &Allocator) -> super::Injection {
     let (claim, plan) = (Claim::new("hub/policy"), PlanHash::new("v1-1"));
-    inject(&id(), before, "server", allocator, &claim, &plan, 1).unwrap()
+    inject(&id(), before, "server", allocator, None, &claim, &plan, 1).unwrap()
 }
 
 pub(super) fn of_pod(pod: &Value) -> Workload {
@@ -232,6 +232,9 @@ fn nodes_have_to_mount_images() {
             kernel: "6.1".to_owned(),
             runtime: runtime.to_owned(),
             kubelet: kubelet.to_owned(),
+            labels: BTreeMap::new(),
+            taints: Vec::new(),
+            unschedulable: false,
         };
         let cluster = ClusterView {
             uid: ClusterUid::new("c"),

@@ -11,6 +11,7 @@ use super::apply::apply;
 use super::eligible::{Ineligible, check_template, refuse};
 use super::env::{EnvWrite, env_entry, env_ops, value_of};
 use super::hash::{canonical_hash, template_hash};
+use super::images::{self, ImageWrite, Runs};
 use super::parts::{Part, add_ops, mounted_elsewhere, remove_ops};
 use crate::decision::Reason;
 use crate::names::{Claim, PlanHash, WorkloadId};
@@ -45,6 +46,9 @@ pub struct JournalRecord {
     pub parts: Vec<Part>,
     /// Whether the container had an `env` list.
     pub env_existed: bool,
+    /// Which image is replaced in it; `None`: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageWrite>,
     /// Whether the workload had annotations.
     pub annotations_existed: bool,
     /// The exact patch.
@@ -77,6 +81,10 @@ pub enum Presence {
     Reverted,
     /// The named key has another value, or none, while others of ours stand.
     Taken(String),
+    /// Everything of ours stands but the image, which is the old one again: another tool applied its source once more.
+    ImageBack,
+    /// Everything of ours stands but the image, which is one that nobody told us of: its owner shipped another version.
+    ImageReplaced(String),
     /// Another hub or policy holds the claim.
     Foreign(String),
 }
@@ -113,7 +121,7 @@ fn containers(template: &Value) -> &[Value] {
         .map_or(&[], Vec::as_slice)
 }
 
-fn container_at<'a>(template: &'a Value, name: &str) -> Option<(usize, &'a Value)> {
+pub(super) fn container_at<'a>(template: &'a Value, name: &str) -> Option<(usize, &'a Value)> {
     containers(template)
         .iter()
         .enumerate()
@@ -133,6 +141,12 @@ pub(super) fn env_of<'a>(template: &'a Value, container: &str) -> &'a [Value] {
         .map_or(&[], Vec::as_slice)
 }
 
+/// The image of a container; `None` when the container is gone.
+pub(super) fn image_of<'a>(template: &'a Value, name: &str) -> Option<&'a str> {
+    let image = container(template, name)?.get("image");
+    Some(image.and_then(Value::as_str).unwrap_or_default())
+}
+
 /// Name of the journal of one workload under one attempt of one plan. At most 253 characters.
 pub fn journal_name(id: &WorkloadId, uid: &str, plan: &PlanHash, attempt: u32) -> String {
     let hash = canonical_hash(&json!([uid, plan.as_str(), attempt]));
@@ -141,12 +155,18 @@ pub fn journal_name(id: &WorkloadId, uid: &str, plan: &PlanHash, attempt: u32) -
     format!("heapfleet-{name}-{short}")
 }
 
-/// The change of `container`, with its record, or why it cannot be made in the template as it stands.
+/// The change of `container`, with its record, or why it cannot be made in the template as it stands. `image`: what the
+/// container is to run instead of the deployed one.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "all of it is written down in the record"
+)]
 pub fn inject(
     id: &WorkloadId,
     workload: &Workload,
     container: &str,
     allocator: &Allocator,
+    image: Option<&str>,
     claim: &Claim,
     plan: &PlanHash,
     attempt: u32,
@@ -165,20 +185,20 @@ pub fn inject(
     let (mut ops, writes) = env_ops(&root, body.get("env"), allocator);
     let (added, parts) = add_ops(&workload.template, index, allocator);
     ops.extend(added);
+    let image =
+        image_of(&workload.template, container).and_then(|deployed| images::write(deployed, image));
+    ops.extend(
+        image
+            .iter()
+            .flat_map(|write| images::write_ops(&root, write)),
+    );
 
     let mut patch = vec![
         json!({"op": "test", "path": "/metadata/uid", "value": workload.uid}),
         json!({"op": "test", "path": "/metadata/generation", "value": workload.generation}),
         json!({"op": "test", "path": format!("{root}/name"), "value": container}),
     ];
-    let annotations_existed = workload.annotations.is_some();
-    if annotations_existed {
-        patch.push(json!({"op": "test", "path": claim_path(), "value": null}));
-        patch.push(json!({"op": "add", "path": claim_path(), "value": claim}));
-    } else {
-        patch.push(json!({"op": "test", "path": "/metadata/annotations", "value": null}));
-        patch.push(json!({"op": "add", "path": "/metadata/annotations", "value": {CLAIM: claim}}));
-    }
+    patch.extend(claim_ops(workload, claim));
     let object = json!({"spec": {"template": workload.template}});
     let after = apply(&object, &ops).ok_or_else(gone)?;
     patch.extend(ops);
@@ -196,7 +216,8 @@ pub fn inject(
         env: writes,
         parts,
         env_existed,
-        annotations_existed,
+        image,
+        annotations_existed: workload.annotations.is_some(),
         patch,
         inverse: Vec::new(),
         images: workload
@@ -213,7 +234,19 @@ pub fn inject(
     })
 }
 
-fn claim_path() -> String {
+/// Operations that put our claim where there is none.
+fn claim_ops(workload: &Workload, claim: &Claim) -> [Value; 2] {
+    let (path, value) = match workload.annotations {
+        Some(_) => (claim_path(), json!(claim)),
+        None => ("/metadata/annotations".to_owned(), json!({CLAIM: claim})),
+    };
+    [
+        json!({"op": "test", "path": path, "value": null}),
+        json!({"op": "add", "path": path, "value": value}),
+    ]
+}
+
+pub(super) fn claim_path() -> String {
     format!(
         "/metadata/annotations/{}",
         CLAIM.replace('~', "~0").replace('/', "~1")
@@ -228,10 +261,24 @@ pub fn presence(workload: &Workload, record: &JournalRecord) -> Presence {
     {
         return Presence::Foreign(other.to_owned());
     }
-    let total = record.env.len() + record.parts.len();
-    let differing = differing(&workload.template, record);
+    let image = image_of(&workload.template, &record.container);
+    let runs = record
+        .image
+        .as_ref()
+        .map(|write| images::runs(image, write));
+    let mut differing = differing(&workload.template, record);
+    if held.is_some() && differing.is_empty() {
+        return match (runs, image) {
+            (Some(Runs::Prior), _) => Presence::ImageBack,
+            (Some(Runs::Other), Some(image)) => Presence::ImageReplaced(image.to_owned()),
+            (Some(Runs::Other), None) => Presence::Reverted,
+            (Some(Runs::Ours) | None, _) => Presence::Present,
+        };
+    }
+    let total = record.env.len() + record.parts.len() + usize::from(runs.is_some());
+    let lost = runs.filter(|runs| *runs != Runs::Ours);
+    differing.extend(lost.map(|_| "image".to_owned()));
     match (held.is_some(), differing.first()) {
-        (true, None) => Presence::Present,
         (true, Some(_)) if differing.len() == total => Presence::Reverted,
         (true | false, Some(key)) if differing.len() < total => Presence::Taken(key.clone()),
         (false, None) if total > 0 => Presence::Taken(CLAIM.to_owned()),
@@ -239,7 +286,7 @@ pub fn presence(workload: &Workload, record: &JournalRecord) -> Presence {
     }
 }
 
-/// Names of what we wrote that does not stand as it was written.
+/// Names of what we wrote, but for the image, that does not stand as it was written.
 fn differing(template: &Value, record: &JournalRecord) -> Vec<String> {
     let at = container_at(template, &record.container).map(|(at, _)| at);
     let env = env_of(template, &record.container);
@@ -340,6 +387,10 @@ fn inverse_ops(template: &Value, record: &JournalRecord) -> Vec<Value> {
     }
     let mut ops =
         vec![json!({"op": "test", "path": format!("{root}/name"), "value": record.container})];
+    if let Some(write) = &record.image {
+        let image = image_of(template, &record.container);
+        ops.extend(images::undo_ops(&root, image, write));
+    }
     ops.extend(replaced);
     if removed.len() == env.len() && !record.env_existed && !env.is_empty() {
         ops.push(json!({"op": "test", "path": format!("{root}/env"), "value": env}));
@@ -393,6 +444,14 @@ pub fn restored(workload: &Workload, record: &JournalRecord) -> Result<Restored,
     {
         return Err(UndoBlocked {
             because: format!("the {} is still there", part.label()),
+        });
+    }
+    let image = image_of(&workload.template, &record.container);
+    if let Some(write) = &record.image
+        && images::runs(image, write) == Runs::Ours
+    {
+        return Err(UndoBlocked {
+            because: format!("the image is still {}", write.value),
         });
     }
     if template_hash(&workload.template) == record.template_hash {

@@ -38,6 +38,7 @@ pub(super) fn allocator() -> Allocator {
             max_page_size: 4096,
         }],
         symbol_prefix: String::new(),
+        images: Vec::new(),
     }
 }
 
@@ -95,7 +96,18 @@ pub(super) fn apply(workload: &Workload, ops: &[Value]) -> Option<Workload> {
 
 pub(super) fn change(workload: &Workload) -> Injection {
     let (claim, plan) = (Claim::new("hub/policy"), PlanHash::new("v1-1"));
-    inject(&id(), workload, "server", &allocator(), &claim, &plan, 1).unwrap()
+    let allocator = allocator();
+    inject(
+        &id(),
+        workload,
+        "server",
+        &allocator,
+        None,
+        &claim,
+        &plan,
+        1,
+    )
+    .unwrap()
 }
 
 #[test]
@@ -299,6 +311,9 @@ fn refusals_have_one_reason() {
         runtime: String::new(),
         kubelet: String::new(),
         page_size_label: label,
+        labels: BTreeMap::new(),
+        taints: Vec::new(),
+        unschedulable: false,
     };
     let target = |containers: &[&str]| Target {
         kinds: vec![Kind::Deployment],

@@ -31,7 +31,7 @@ fn tuned() -> Allocator {
 fn tunables_are_one_variable_and_nothing_is_loaded() {
     let before = workload(&json!([{"name": "server", "image": "a"}]), None);
     let (claim, plan) = (Claim::new("hub/policy"), PlanHash::new("v1-1"));
-    let change = inject(&id(), &before, "server", &tuned(), &claim, &plan, 1).unwrap();
+    let change = inject(&id(), &before, "server", &tuned(), None, &claim, &plan, 1).unwrap();
     let after = apply(&before, &change.record.patch).unwrap();
     assert_eq!(
         after.template["spec"]["containers"],

@@ -9,6 +9,7 @@ use super::position::{RegionState, WorkState};
 use super::region::f64_seconds;
 use super::step::Step;
 use super::workload::current_pods;
+use crate::inject::version;
 use crate::judge::{self, Arm, Capacity, Change, GuardrailKind, GuardrailSeries, Proof, Seen};
 use crate::names::{Region, WorkloadId};
 use crate::world::{ClusterView, Metrics, PodSeries, SeriesId, Workload, exposure_of};
@@ -134,7 +135,9 @@ fn pod(
         starts: series.starts.clone(),
         exists,
         ready_at: listed.and_then(|pod| pod.ready_since).map(f64_seconds),
-        version: listed.and_then(|pod| pod.images.get(container).cloned()),
+        version: listed
+            .zip(workload)
+            .and_then(|(pod, workload)| version(workload, pod, container).map(str::to_owned)),
         allocator: allocator(s, view, series, listed.map(|pod| pod.created)),
         memory_limit: listed
             .and_then(|pod| pod.memory_limits.get(container))

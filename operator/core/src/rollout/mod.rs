@@ -4,6 +4,7 @@
 mod arms;
 mod bake;
 mod control;
+mod image;
 mod needs;
 mod pace;
 mod position;
@@ -15,7 +16,7 @@ mod workload;
 
 pub use needs::needs;
 pub use position::{
-    ControlRestart, Ending, Hold, Learned, LookSummary, Outcome, Position, RegionState, Stage,
-    UndoOrder, WorkStage, WorkState,
+    ControlRestart, Ending, Hold, Learned, LookSummary, Outcome, Position, Reapplied, RegionState,
+    Stage, UndoOrder, WorkStage, WorkState,
 };
 pub use step::{Stepped, step};

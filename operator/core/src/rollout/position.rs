@@ -122,6 +122,18 @@ pub struct WorkState {
     /// What was assumed about it when it was chosen.
     #[serde(default)]
     pub assumptions: Vec<Assumption>,
+    /// Times when the image was written again after another tool had put the old one back; only what is recent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reapplied: Vec<Reapplied>,
+}
+
+/// An image that was written again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reapplied {
+    /// When that was decided.
+    pub at: Timestamp,
+    /// The workload's generation with the old image.
+    pub generation: i64,
 }
 
 /// What a workload is doing.

@@ -113,6 +113,7 @@ fn choose(
                     best_progress: 0,
                     progressed_at: now,
                     assumptions,
+                    reapplied: Vec::new(),
                 };
                 workloads.insert(id.clone(), work);
             }

@@ -1,12 +1,15 @@
 //! Takes one workload of a region in change, gives its next state and acts: the change, its loss, its end. Never judges.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 
+use super::image;
 use super::pace::waits_for_owner;
 use super::position::{WorkStage, WorkState};
 use super::step::Step;
 use crate::decision::{Action, Reason};
-use crate::inject::{Ineligible, Injection, Presence, inject, presence};
+use crate::inject::{Ineligible, Injection, Presence, image_for, inject, presence};
 use crate::names::{Region, WorkloadId};
 use crate::world::{Journal, JournalStage, Pod, Workload};
 
@@ -108,7 +111,7 @@ fn begin(
 ) {
     let injection = match journal_of(workload, work) {
         Some(journal) => Ok(journalled(journal)),
-        None => fresh(s, id, work, workload),
+        None => fresh(s, region, id, work, workload),
     };
     match injection {
         Ok(injection) => {
@@ -134,18 +137,26 @@ fn journalled(journal: &Journal) -> Injection {
     }
 }
 
-/// A change of the workload as it stands now.
+/// A change of the workload as it stands now, or why it is left alone: image and nodes may be others than when it was
+/// chosen.
 fn fresh(
     s: &Step<'_>,
+    region: &Region,
     id: &WorkloadId,
     work: &WorkState,
     workload: &Workload,
 ) -> Result<Injection, Ineligible> {
+    let none = BTreeMap::new();
+    let view = s.world.regions.get(region);
+    let cluster = view.and_then(|view| view.cluster.as_ref().ok());
+    let nodes = cluster.map_or(&none, |cluster| &cluster.nodes);
+    let image = image_for(id, workload, &work.container, nodes, &s.plan.allocator)?;
     inject(
         id,
         workload,
         &work.container,
         &s.plan.allocator,
+        image.as_deref(),
         &s.world.claim,
         &s.plan.hash,
         s.plan.attempt,
@@ -179,7 +190,7 @@ fn unjournalled(
             "its owner put the old template back",
         );
     } else {
-        match fresh(s, id, work, workload) {
+        match fresh(s, region, id, work, workload) {
             Ok(injection) => send(s, region, injection),
             Err(refused) => leave(s, region, id, work, &refused),
         }
@@ -212,15 +223,17 @@ fn look(
             Turn::Fine
         }
         Presence::Absent | Presence::Reverted => {
-            release(
-                s,
-                region,
-                id,
-                work,
-                Reason::UserReverted,
-                "its owner put the old template back",
-            );
+            let (reason, because) = image::gone(s, work);
+            release(s, region, id, work, reason, because);
             Turn::Fine
+        }
+        Presence::ImageBack => {
+            image::back(s, region, id, work, workload, journal);
+            Turn::Fine
+        }
+        Presence::ImageReplaced(shipped) => {
+            image::replaced(s, region, id, &shipped);
+            present(s, region, id, work, workload, journal)
         }
         Presence::Taken(key) => {
             release(
@@ -348,7 +361,7 @@ fn leave(
     release(s, region, id, work, refused.reason, because);
 }
 
-fn release(
+pub(super) fn release(
     s: &mut Step<'_>,
     region: &Region,
     id: &WorkloadId,

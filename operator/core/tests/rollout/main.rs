@@ -8,6 +8,7 @@
 )]
 
 mod evidence;
+mod images;
 mod judging;
 mod sim;
 mod story;

@@ -137,6 +137,7 @@ pub(crate) fn plan(allocator: &str) -> Plan {
                 max_page_size: 4096,
             }],
             symbol_prefix: String::new(),
+            images: Vec::new(),
         },
         target: Target {
             kinds: vec![Kind::Deployment],
@@ -426,7 +427,7 @@ impl Sim {
                     .or_insert(journal);
                 region.patch(&injection.record.patch, now);
             }
-            Action::Undo { region, patch, .. } => {
+            Action::Undo { region, patch, .. } | Action::Reapply { region, patch, .. } => {
                 self.regions.get_mut(&region).unwrap().patch(&patch, now);
             }
             Action::MarkJournal {
@@ -500,6 +501,24 @@ impl SimRegion {
 
     fn hash(&self) -> String {
         canonical_hash(self.template()).chars().take(10).collect()
+    }
+
+    /// The digest of the image that pods of a revision run.
+    fn digest(&self, hash: &str) -> String {
+        let (_, template) = self
+            .revisions
+            .iter()
+            .find(|(known, _)| known == hash)
+            .unwrap();
+        let image = &template["spec"]["containers"][0]["image"];
+        format!("sha256:{}", image.as_str().unwrap())
+    }
+
+    /// What an owner or another tool does to the image.
+    pub(crate) fn ship(&mut self, image: &str, now: Timestamp) {
+        self.object["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
+        self.generation += 1;
+        self.settle(seconds(now));
     }
 
     fn patch(&mut self, ops: &[Value], now: f64) {
@@ -599,7 +618,7 @@ impl SimRegion {
             crash_loop: (self.crash && pod.allocator != "glibc")
                 .then(|| "CrashLoopBackOff".to_owned()),
             oom_killed: false,
-            images: BTreeMap::from([("server".to_owned(), "sha256:1".to_owned())]),
+            images: BTreeMap::from([("server".to_owned(), self.digest(&pod.hash))]),
             memory_limits: BTreeMap::new(),
         });
         let annotations = self.object["metadata"]["annotations"]
@@ -642,6 +661,9 @@ impl SimRegion {
                     kernel: "6.1".to_owned(),
                     runtime: "containerd://2.1.4".to_owned(),
                     kubelet: "v1.36.3".to_owned(),
+                    labels: BTreeMap::new(),
+                    taints: Vec::new(),
+                    unschedulable: false,
                 },
             )]),
             workloads: BTreeMap::from([(id(), workload)]),

@@ -1,37 +1,32 @@
 //! Takes a node as the API has it, gives what of it matters. Never guesses a page size: only the label's word is taken
 //! here, the rest is the core's inference.
 
+use heapfleet_core::inject::PAGE_SIZE;
 use heapfleet_core::world;
 use serde_json::Value;
 
+use super::raw::{strings, text};
 use crate::observe::quantity;
-
-/// The label with which an admin says a node's page size.
-const PAGE_SIZE: &str = "heapfleet.dev/page-size";
 
 /// Name and view of a node; `None` for an object without a name.
 pub(super) fn node(raw: &Value) -> Option<(String, world::Node)> {
-    let text = |pointer: &str| raw.pointer(pointer).and_then(Value::as_str);
-    let name = text("/metadata/name")?.to_owned();
-    let label = raw
-        .pointer("/metadata/labels")
-        .and_then(|labels| labels.get(PAGE_SIZE))
-        .and_then(Value::as_str)
-        .and_then(quantity::bytes)
+    let name = text(raw, "/metadata/name")?.to_owned();
+    let labels = strings(raw, "/metadata/labels").unwrap_or_default();
+    let label = labels
+        .get(PAGE_SIZE)
+        .and_then(|size| quantity::bytes(size))
         .filter(|size| size.is_power_of_two() && *size >= 4_096);
-    let arch = text("/status/nodeInfo/architecture")
+    let arch = text(raw, "/status/nodeInfo/architecture")
         .filter(|arch| !arch.is_empty())
-        .or_else(|| {
-            raw.pointer("/metadata/labels")
-                .and_then(|labels| labels.get("kubernetes.io/arch"))
-                .and_then(Value::as_str)
-        })
+        .or_else(|| labels.get("kubernetes.io/arch").map(String::as_str))
         .unwrap_or_default()
         .to_owned();
     let info = |field: &str| {
         let pointer = format!("/status/nodeInfo/{field}");
-        text(&pointer).unwrap_or_default().to_owned()
+        text(raw, &pointer).unwrap_or_default().to_owned()
     };
+    let taints = raw.pointer("/spec/taints").and_then(Value::as_array);
+    let unschedulable = raw.pointer("/spec/unschedulable").and_then(Value::as_bool);
     Some((
         name,
         world::Node {
@@ -40,8 +35,25 @@ pub(super) fn node(raw: &Value) -> Option<(String, world::Node)> {
             kernel: info("kernelVersion"),
             runtime: info("containerRuntimeVersion"),
             kubelet: info("kubeletVersion"),
+            labels,
+            taints: taints.into_iter().flatten().map(taint).collect(),
+            unschedulable: unschedulable.unwrap_or(false),
         },
     ))
+}
+
+fn taint(raw: &Value) -> world::Taint {
+    let field = |key: &str| {
+        raw.get(key)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    world::Taint {
+        key: field("key"),
+        value: field("value"),
+        effect: field("effect"),
+    }
 }
 
 #[cfg(test)]
@@ -83,6 +95,37 @@ mod tests {
     fn a_node_that_has_not_reported_still_has_its_label() {
         let raw = json!({"metadata": {"name": "n1", "labels": {"kubernetes.io/arch": "amd64"}}});
         assert_eq!(node(&raw).unwrap().1.arch, "amd64");
+        assert!(!node(&raw).unwrap().1.unschedulable);
         assert!(node(&json!({"metadata": {}})).is_none());
+    }
+
+    #[test]
+    fn what_decides_where_pods_may_land_is_carried() {
+        let mut raw = labelled("64K");
+        raw["spec"] = json!({"unschedulable": true, "taints": [
+            {"key": "dedicated", "value": "cache", "effect": "NoSchedule"},
+            {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"},
+        ]});
+        let (_, node) = node(&raw).unwrap();
+        assert_eq!(node.labels[PAGE_SIZE], "64K", "as written, for the message");
+        assert!(node.unschedulable);
+        let taints: Vec<(&str, &str, &str)> = node
+            .taints
+            .iter()
+            .map(|taint| {
+                (
+                    taint.key.as_str(),
+                    taint.value.as_str(),
+                    taint.effect.as_str(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            taints,
+            [
+                ("dedicated", "cache", "NoSchedule"),
+                ("node.kubernetes.io/unreachable", "", "NoExecute")
+            ]
+        );
     }
 }
