@@ -12,9 +12,9 @@ use heapfleet_core::judge::gates::{self, ArmFacts, Churn, Facts};
 use heapfleet_core::judge::noise::{self, OneOff};
 use heapfleet_core::judge::rule::{self, Rule};
 use heapfleet_core::judge::{
-    Code, ControlRuns, Guardrail, GuardrailKind, Identity, Series, Settings, Verdict,
+    Code, ControlRuns, Guardrail, GuardrailKind, Identity, Pod, Series, Settings, Verdict,
 };
-use world::{BLOCK, map};
+use world::{BLOCK, World, map};
 
 /// Facts that close no gate.
 fn open() -> Facts {
@@ -304,4 +304,36 @@ fn facts_of_pods_hold_only_while_they_hold() {
         .iter_mut()
         .for_each(|p| p.cache = Series::default());
     assert_eq!(judge(&settings, &none).verdict, Verdict::InsufficientData);
+}
+
+/// R4 on whole looks, where much is known of restarts so that one pod of three makes evidence: without the loudest pod of
+/// either arm none is left, and that is no decision; two such pods are a regression.
+#[test]
+fn one_loud_pod_of_either_arm_is_no_decision() {
+    let world = World {
+        noise: 0.002,
+        ..World::default()
+    };
+    let settings = Settings {
+        restart_noise_weight: 40.0,
+        ..world.settings()
+    };
+    let since = world.change().began;
+    let moved = |pods: &mut [Pod], factor: f64| {
+        for pod in pods {
+            map(&mut pod.rss, |(t, v)| {
+                (t, if t > since { factor * v } else { v })
+            });
+        }
+    };
+    let single = "Inconclusive(SinglePodOutlier:ratio)";
+    let mut loud = world.input();
+    moved(&mut loud.canary.pods[..1], 1.35);
+    assert_eq!(said(&judge(&settings, &loud)), single);
+    let mut quiet = world.input();
+    moved(&mut quiet.controls[0].pods[..1], 1.0 / 1.35);
+    assert_eq!(said(&judge(&settings, &quiet)), single);
+    let mut both = world.input();
+    moved(&mut both.canary.pods[..2], 1.35);
+    assert_eq!(said(&judge(&settings, &both)), "Fail(Regression:ratio)");
 }
