@@ -172,6 +172,20 @@ fn a_memory_limit_is_hit_by_three_blocks_in_a_row() {
             "{blocks:?} {share}"
         );
     }
+    // Nor where the block between was not seen.
+    let mut gap = input.clone();
+    let pod = &mut gap.canary.pods[0];
+    pod.memory_limit = Some(8e9);
+    let at = |t: f64| ((t - ended) / BLOCK).floor();
+    pod.rss.replicas[0].retain(|(t, _)| (at(*t) - 22.0).abs() > 0.5);
+    map(&mut pod.rss, |(t, v)| {
+        let high = (20.0..24.0).contains(&at(t));
+        (t, if high { 7.9e9 + v / 1e9 } else { v })
+    });
+    assert_ne!(
+        judge(&settings, &gap).reason.to_string(),
+        "HardLimit:MemoryLimit"
+    );
 }
 
 /// What settings make of the rules (readings 5, 9, 10 and §13).
