@@ -165,6 +165,25 @@ fn counts_guard() {
     assert_eq!(said(&judge(&settings, &input)), "Pass(NonInferior)");
 }
 
+/// More events than the margin allows, and too few of them to be sure: no Pass, no Fail.
+#[test]
+fn a_count_above_its_margin_is_no_pass() {
+    let (settings, input) = guarded(GuardrailKind::Count, 0.05, &|canary, requests| {
+        GuardrailSeries::Count {
+            events: scaled(requests, if canary { 1.6e-5 } else { 1e-5 }),
+            exposure: Some(scaled(requests, 1.0)),
+        }
+    });
+    let seen = judge(&settings, &input);
+    assert_eq!(
+        said(&seen),
+        "Inconclusive(RecentAboveMargin:guarded)",
+        "{:?}",
+        seen.counts
+    );
+    assert!(seen.counts[0].ln_e < seen.counts[0].ln_e_needed);
+}
+
 /// T-8: the order in which the owner names guardrails changes no verdict, and each has its share of the error either way.
 #[test]
 fn the_order_of_guardrails_changes_nothing() {

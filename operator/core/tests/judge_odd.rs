@@ -495,6 +495,7 @@ fn what_is_frozen_can_be_stored() {
         },
         break_metric(&|m| m.omega2 = 1e300),
         break_metric(&|m| m.omega2 = -1.0),
+        break_metric(&|m| m.omega2 = 4e-93),
         break_metric(&|m| m.lottery = (1e300, 3.0)),
         break_metric(&|m| m.lottery = (1.0, -20.0)),
         break_metric(&|m| m.lagged = -1.0),

@@ -303,3 +303,22 @@ fn a_peak_beyond_its_margin_fails() {
     let said = "Failed: it is worse than tolerated beyond doubt (peak); the ratio changed by -3.2 % over 288 blocks, peak by +20 %.";
     reads(&settings, &input, "Fail(Regression:peak)", said);
 }
+
+/// A window of peaks counts with eighteen of its twenty-four blocks, not with fewer: a peak may have been in those.
+#[test]
+fn a_window_with_holes_has_no_peak() {
+    for (holes, windows) in [(6.0, 12), (7.0, 0)] {
+        let (settings, mut input) = peaks(2, 1.0, Some(0.015));
+        let ended = input.change.unwrap().ended;
+        for pod in &mut input.canary.pods {
+            pod.rss.replicas[0].retain(|(t, _)| {
+                let block = ((t - ended) / BLOCK).floor().rem_euclid(24.0);
+                *t < ended || block < 5.0 || block >= 5.0 + holes
+            });
+        }
+        let seen = judge(&settings, &input);
+        assert_eq!(seen.numbers[1].blocks, windows);
+        let thin = said(&seen) == "InsufficientData(TooFewSamples:peak)";
+        assert_eq!(thin, windows == 0, "{}", seen.sentence());
+    }
+}

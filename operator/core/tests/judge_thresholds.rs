@@ -10,11 +10,12 @@ mod world;
 use good::{good, judge, said};
 use heapfleet_core::judge::gates::{self, ArmFacts, Churn, Facts};
 use heapfleet_core::judge::noise::{self, OneOff};
+use heapfleet_core::judge::num;
 use heapfleet_core::judge::rule::{self, Rule};
 use heapfleet_core::judge::{
-    Code, ControlRuns, Guardrail, GuardrailKind, Identity, Series, Settings, Verdict,
+    Code, ControlRuns, Guardrail, GuardrailKind, Identity, Pod, Series, Settings, Verdict,
 };
-use world::{BLOCK, map};
+use world::{BLOCK, World, map};
 
 /// Facts that close no gate.
 fn open() -> Facts {
@@ -172,6 +173,20 @@ fn a_memory_limit_is_hit_by_three_blocks_in_a_row() {
             "{blocks:?} {share}"
         );
     }
+    // Nor where the block between was not seen.
+    let mut gap = input.clone();
+    let pod = &mut gap.canary.pods[0];
+    pod.memory_limit = Some(8e9);
+    let at = |t: f64| ((t - ended) / BLOCK).floor();
+    pod.rss.replicas[0].retain(|(t, _)| (at(*t) - 22.0).abs() > 0.5);
+    map(&mut pod.rss, |(t, v)| {
+        let high = (20.0..24.0).contains(&at(t));
+        (t, if high { 7.9e9 + v / 1e9 } else { v })
+    });
+    assert_ne!(
+        judge(&settings, &gap).reason.to_string(),
+        "HardLimit:MemoryLimit"
+    );
 }
 
 /// What settings make of the rules (readings 5, 9, 10 and §13).
@@ -304,4 +319,128 @@ fn facts_of_pods_hold_only_while_they_hold() {
         .iter_mut()
         .for_each(|p| p.cache = Series::default());
     assert_eq!(judge(&settings, &none).verdict, Verdict::InsufficientData);
+}
+
+/// R4 on whole looks, where much is known of restarts so that one pod of three makes evidence: without the loudest pod of
+/// either arm none is left, and that is no decision; two such pods are a regression.
+#[test]
+fn one_loud_pod_of_either_arm_is_no_decision() {
+    let world = World {
+        noise: 0.002,
+        ..World::default()
+    };
+    let settings = Settings {
+        restart_noise_weight: 40.0,
+        ..world.settings()
+    };
+    let since = world.change().began;
+    let moved = |pods: &mut [Pod], factor: f64| {
+        for pod in pods {
+            map(&mut pod.rss, |(t, v)| {
+                (t, if t > since { factor * v } else { v })
+            });
+        }
+    };
+    let single = "Inconclusive(SinglePodOutlier:ratio)";
+    let mut loud = world.input();
+    moved(&mut loud.canary.pods[..1], 1.35);
+    assert_eq!(said(&judge(&settings, &loud)), single);
+    let mut quiet = world.input();
+    moved(&mut quiet.controls[0].pods[..1], 1.0 / 1.35);
+    assert_eq!(said(&judge(&settings, &quiet)), single);
+    let mut both = world.input();
+    moved(&mut both.canary.pods[..2], 1.35);
+    assert_eq!(said(&judge(&settings, &both)), "Fail(Regression:ratio)");
+}
+
+/// A baseline may have holes of a tenth, and never has fewer than 36 blocks.
+#[test]
+fn a_baseline_may_have_few_holes() {
+    let (world, settings, input) = good();
+    let began = world.change().began;
+    for (blocks, holes, enough) in [
+        (60.0, 6.0, true),
+        (60.0, 7.0, false),
+        (36.0, 0.0, true),
+        (36.0, 1.0, false),
+        (40.0, 4.0, true),
+    ] {
+        let settings = Settings {
+            baseline_seconds: blocks * BLOCK,
+            ..settings.clone()
+        };
+        let mut input = input.clone();
+        let from = began - 20.0 * BLOCK;
+        for pod in &mut input.canary.pods {
+            pod.rss.replicas[0].retain(|(t, _)| *t < from || *t >= from + holes * BLOCK);
+        }
+        let closed = judge(&settings, &input).closed;
+        assert_eq!(
+            !closed.contains(&Code::NoBaseline),
+            enough,
+            "{blocks} {holes}"
+        );
+    }
+}
+
+/// T-51 at its threshold: one pod of five more is no other population, one of three is.
+#[test]
+fn a_fifth_more_pods_are_no_other_population() {
+    for (pods, refused) in [(5, None), (3, Some(&1))] {
+        let world = World {
+            canary: pods,
+            ..World::default()
+        };
+        let (settings, mut input) = (world.settings(), world.input());
+        let ended = world.change().ended;
+        input.canary.expected = vec![(ended, pods), (ended + 10.5 * BLOCK, pods + 1)];
+        let seen = judge(&settings, &input);
+        assert_eq!(
+            seen.refused.get(&Code::PopulationChanged),
+            refused,
+            "{pods}"
+        );
+    }
+}
+
+/// Pods that keep their identity are compared with themselves, so that one restart is in each effect; others with their arm,
+/// and each effect holds two draws (§6, reading 4).
+#[test]
+fn pods_without_identity_draw_twice() {
+    for (identity, draws) in [(Identity::Stable, 1.0), (Identity::None, 2.0)] {
+        let world = World {
+            identity,
+            noise: 0.0,
+            ..World::default()
+        };
+        let (settings, input) = (world.settings(), world.input());
+        let seen = judge(&settings, &input);
+        let (sum, df) = seen.frozen.unwrap().metrics[0].lottery;
+        let since = world.change().began;
+        let spread = |pods: &[Pod]| {
+            let means: Vec<f64> = pods
+                .iter()
+                .filter_map(|pod| {
+                    let all = pod.rss.replicas[0].iter().zip(&pod.cache.replicas[0]);
+                    let level = |late: bool| {
+                        let mut logs = all.clone().filter(|((t, _), _)| (*t > since) == late);
+                        logs.next().map(|((_, rss), (_, cache))| (rss / cache).ln())
+                    };
+                    let own = if draws < 2.0 { level(false)? } else { 0.0 };
+                    Some(level(true)? - own)
+                })
+                .collect();
+            num::variance(&means).unwrap()
+        };
+        let both = spread(&input.canary.pods) + spread(&input.controls[0].pods);
+        let want = (10.0 * 0.015_f64.powi(2) + sum + 2.0 * draws * both) / (10.0 + df + 4.0);
+        let (sd, freedom) = seen.learned.unwrap();
+        // Pods with identity weigh their baseline by its length, the same for all: their spread is as it is.
+        assert!(
+            (sd.powi(2) / want - 1.0).abs() < 1e-6,
+            "{identity:?} {} {want}",
+            sd.powi(2)
+        );
+        assert!((freedom - df - 4.0).abs() < 1e-9);
+    }
 }

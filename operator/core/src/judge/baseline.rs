@@ -65,7 +65,7 @@ impl FrozenMetric {
             Centre::Arm(centre) => log(centre),
         };
         square(self.omega2)
-            && self.omega2 > 0.0
+            && self.omega2 >= k::OMEGA2_FLOOR
             && self.accepted > 0
             && matches!(self.profile.len(), 1 | 3 | 5)
             && self.profile.iter().all(log)
