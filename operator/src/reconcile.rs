@@ -1,9 +1,13 @@
 //! One pass over one policy: observe, decide, act, report; and nothing else. Takes the name of a policy, gives when to
-//! look again. Whatever a pass must know, it reads; whatever the next must know, it has written.
+//! look again. Whatever a pass must know, it reads; whatever the next must know, it has written. What is kept in memory only
+//! spares reading.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use heapfleet_core::decide::decide;
+use heapfleet_core::world::Running;
 use jiff::Timestamp;
 use kube::Resource as _;
 
@@ -45,13 +49,40 @@ pub enum Next {
     Soon(Timestamp),
 }
 
+/// What passes leave for the next over the same policy, to spare it work; a restart forgets it, and nothing else is lost.
+#[derive(Debug, Default)]
+pub struct Memory(Mutex<BTreeMap<PolicyKey, Running>>);
+
+impl Memory {
+    fn take(&self, key: &PolicyKey) -> Running {
+        self.all().remove(key).unwrap_or_default()
+    }
+
+    fn put(&self, key: &PolicyKey, running: Running) {
+        if !running.is_empty() {
+            self.all().insert(key.clone(), running);
+        }
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<PolicyKey, Running>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// One pass.
-pub async fn pass(clusters: &Clusters, voice: &Voice, key: &PolicyKey) -> Result<Next, PassError> {
+pub async fn pass(
+    clusters: &Clusters,
+    voice: &Voice,
+    memory: &Memory,
+    key: &PolicyKey,
+) -> Result<Next, PassError> {
     let (now, began) = (Timestamp::now(), Instant::now());
-    let Some(seen) = observe::world(clusters, &key.0, &key.1, now).await? else {
+    let running = memory.take(key);
+    let Some(seen) = observe::world(clusters, &key.0, &key.1, now, running).await? else {
         return Ok(Next::Gone);
     };
-    let decision = decide(&seen.world);
+    let mut decision = decide(&seen.world);
+    memory.put(key, std::mem::take(&mut decision.running));
     let scene = scene(clusters, &seen);
     let committed = act::commit(&scene, &decision, now).await?;
     let receipts = if committed.moved {

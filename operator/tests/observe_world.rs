@@ -19,7 +19,7 @@ use heapfleet::translate;
 use heapfleet_core::decision::Reason;
 use heapfleet_core::names::{Kind, Region, WorkloadId};
 use heapfleet_core::rollout::{Position, RegionState, Stage, WorkStage, WorkState};
-use heapfleet_core::world::SeriesId;
+use heapfleet_core::world::{Running, SeriesId};
 use heapfleet_crds::{AllocatorClass, AllocatorPolicy};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -255,7 +255,7 @@ fn trace() -> WorkloadId {
 async fn a_policy_that_is_gone_has_no_world() {
     let lab = Lab::up().await;
     assert!(
-        observe::world(&lab.clusters(), "trace", "gone", now())
+        observe::world(&lab.clusters(), "trace", "gone", now(), Running::new())
             .await
             .unwrap()
             .is_none()
@@ -268,7 +268,7 @@ async fn every_region_is_seen_or_says_why_not_and_none_waits_for_another() {
     lab.regions(true).await;
     lab.rollouts(Vec::new()).await;
     let began = Instant::now();
-    let seen = observe::world(&lab.clusters(), "trace", "trace", now())
+    let seen = observe::world(&lab.clusters(), "trace", "trace", now(), Running::new())
         .await
         .unwrap()
         .unwrap();
@@ -329,7 +329,7 @@ async fn of_two_policies_with_one_workload_the_older_has_it_and_the_other_says_s
     let looked = async |other: &Value, priority: u8| {
         lab.policies(vec![ours.clone(), other.clone()], priority)
             .await;
-        observe::world(&lab.clusters(), "trace", "trace", now())
+        observe::world(&lab.clusters(), "trace", "trace", now(), Running::new())
             .await
             .unwrap()
             .unwrap()
@@ -365,7 +365,7 @@ async fn what_does_not_exist_refuses_the_intent_and_is_seen_as_absent() {
     let lab = Lab::up().await;
     lab.regions(false).await;
     lab.rollouts(vec![rollout("trace-1", "policy-uid")]).await;
-    let seen = observe::world(&lab.clusters(), "trace", "trace", now())
+    let seen = observe::world(&lab.clusters(), "trace", "trace", now(), Running::new())
         .await
         .unwrap()
         .unwrap();
@@ -412,7 +412,7 @@ async fn samples_are_read_for_the_regions_that_the_decision_needs() {
         })
         .mount(&lab.prometheus)
         .await;
-    let seen = observe::world(&lab.clusters(), "trace", "trace", now())
+    let seen = observe::world(&lab.clusters(), "trace", "trace", now(), Running::new())
         .await
         .unwrap()
         .unwrap();
@@ -444,7 +444,7 @@ async fn a_prometheus_that_is_not_ready_is_a_clause_of_its_region() {
         .respond_with(ResponseTemplate::new(503))
         .mount(&lab.prometheus)
         .await;
-    let seen = observe::world(&lab.clusters(), "trace", "trace", now())
+    let seen = observe::world(&lab.clusters(), "trace", "trace", now(), Running::new())
         .await
         .unwrap()
         .unwrap();
@@ -472,7 +472,7 @@ async fn a_stored_position_that_cannot_be_read_stops_everything() {
     let mut broken = rollout("trace-1", "policy-uid");
     broken["status"]["position"]["data"] = json!("{");
     lab.rollouts(vec![broken]).await;
-    let error = observe::world(&lab.clusters(), "trace", "trace", now())
+    let error = observe::world(&lab.clusters(), "trace", "trace", now(), Running::new())
         .await
         .unwrap_err();
     assert_eq!(error.class(), Class::Invalid);
@@ -492,7 +492,7 @@ async fn a_list_that_is_forbidden_hides_the_region_and_is_named() {
         .with_priority(1)
         .mount(&lab.hub)
         .await;
-    let seen = observe::world(&lab.clusters(), "trace", "trace", now())
+    let seen = observe::world(&lab.clusters(), "trace", "trace", now(), Running::new())
         .await
         .unwrap()
         .unwrap();

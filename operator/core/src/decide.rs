@@ -8,7 +8,7 @@ use crate::plan::Plan;
 pub use crate::rollout::needs;
 use crate::rollout::{Outcome, Stepped, step};
 use crate::status::{PolicyReport, Subject, policy_report, rollout_report};
-use crate::world::{Attempt, Verb, World};
+use crate::world::{Attempt, Running, Verb, World};
 
 /// How often a policy with nothing to do is looked at.
 const RESYNC: SignedDuration = SignedDuration::from_secs(60);
@@ -109,6 +109,7 @@ fn report(world: &World, attempt: &Attempt, stepped: Stepped) -> Decision {
         events,
         findings,
         looks,
+        running,
         wake_at,
     } = stepped;
     let subject = Subject {
@@ -141,6 +142,7 @@ fn report(world: &World, attempt: &Attempt, stepped: Stepped) -> Decision {
         events,
         findings,
         looks,
+        running,
         wake_at,
     }
 }
@@ -165,6 +167,7 @@ fn quiet(world: &World, summary: &str) -> Decision {
         events: refusals(world),
         findings,
         looks: Vec::new(),
+        running: Running::new(),
         wake_at,
     }
 }

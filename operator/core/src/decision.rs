@@ -14,7 +14,7 @@ use crate::names::{Region, WorkloadId, words};
 use crate::plan::Plan;
 use crate::rollout::Position;
 use crate::status::{PolicyReport, RolloutReport};
-use crate::world::JournalStage;
+use crate::world::{JournalStage, Running};
 
 words! {
     /// Why something is as it is: the closed set that conditions, events and refusals draw from.
@@ -192,6 +192,9 @@ pub struct Decision {
     pub findings: Vec<Finding>,
     /// What the judge said in this pass, for telemetry.
     pub looks: Vec<Judged>,
+    /// What to give to the next pass as [`crate::world::World::running`], in memory.
+    #[serde(skip)]
+    pub running: Running,
     /// When to look again at the latest.
     pub wake_at: Timestamp,
 }

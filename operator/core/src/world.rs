@@ -27,7 +27,14 @@ pub struct World {
     pub regions: BTreeMap<Region, RegionView>,
     /// The claim that this hub puts on workloads of this policy.
     pub claim: Claim,
+    /// What the settled blocks of bakes come to, of the pass before. It spares reading them again; any of it may be missing,
+    /// and nothing that ends a bake rests on it.
+    #[serde(skip)]
+    pub running: Running,
 }
+
+/// Running states of the judge, by region and workload.
+pub type Running = BTreeMap<(Region, WorkloadId), crate::judge::Running>;
 
 /// The policy as far as decisions need it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

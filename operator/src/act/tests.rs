@@ -576,6 +576,7 @@ fn decision() -> Decision {
         events: Vec::new(),
         findings: Vec::new(),
         looks: Vec::new(),
+        running: std::collections::BTreeMap::new(),
         wake_at: Timestamp::UNIX_EPOCH,
     }
 }

@@ -17,7 +17,7 @@ use heapfleet_core::decide::needs;
 use heapfleet_core::inject::overlap;
 use heapfleet_core::names::{Region, WorkloadId};
 use heapfleet_core::plan::Plan;
-use heapfleet_core::world::{Attempt, ClusterView, RegionView, Unseen, World};
+use heapfleet_core::world::{Attempt, ClusterView, RegionView, Running, Unseen, World};
 use heapfleet_crds as crds;
 use heapfleet_crds::{AllocatorPolicy, AllocatorRegion, AllocatorRollout};
 use jiff::Timestamp;
@@ -45,15 +45,16 @@ pub struct Seen {
     pub clusters: BTreeMap<Region, Arc<Cluster>>,
 }
 
-/// The world of one policy as of `now`; `None`: the policy is gone.
+/// The world of one policy as of `now`; `None`: the policy is gone. `running` is what the pass before left in memory.
 pub async fn world(
     clusters: &Clusters,
     namespace: &str,
     name: &str,
     now: Timestamp,
+    running: Running,
 ) -> Result<Option<Seen>, ObserveError> {
     // On the heap: a pass holds this for as long as it lasts, and many passes run at once.
-    Box::pin(read(clusters, namespace, name, now)).await
+    Box::pin(read(clusters, namespace, name, now, running)).await
 }
 
 async fn read(
@@ -61,11 +62,13 @@ async fn read(
     namespace: &str,
     name: &str,
     now: Timestamp,
+    running: Running,
 ) -> Result<Option<Seen>, ObserveError> {
     let Some(hub) = Box::pin(hub::read(clusters, namespace, name)).await? else {
         return Ok(None);
     };
     let mut seen = look(clusters, hub, namespace, now).await;
+    seen.seen.world.running = running;
     let questions = needs(&seen.seen.world);
     let Some(spec) = seen
         .seen
@@ -158,6 +161,7 @@ async fn look(clusters: &Clusters, hub: Hub, namespace: &str, now: Timestamp) ->
         attempts: hub.attempts,
         regions: views,
         claim: hub.claim,
+        running: Running::new(),
     };
     let seen = Seen {
         world,

@@ -242,6 +242,7 @@ mod tests {
             events: Vec::new(),
             findings: Vec::new(),
             looks: vec![look],
+            running: BTreeMap::new(),
             wake_at: Timestamp::UNIX_EPOCH,
         }
     }

@@ -18,6 +18,7 @@ fn decision() -> Decision {
         actions: Vec::new(),
         events: Vec::new(),
         looks: Vec::new(),
+        running: std::collections::BTreeMap::new(),
         findings: vec![Finding {
             region: Some(Region::new("ore")),
             reason: Reason::WorkloadsPending,

@@ -15,7 +15,7 @@ use kube::{Api, Client, Resource as _, ResourceExt as _};
 use super::backoff::Backoff;
 use super::orphans;
 use crate::clusters::{Class, Clusters};
-use crate::reconcile::{Next, PassError, pass};
+use crate::reconcile::{Memory, Next, PassError, pass};
 use crate::report::{PassResult, PolicyKey, Voice};
 
 /// Passes at once.
@@ -39,6 +39,7 @@ pub(super) struct Shared {
     pub(super) clusters: Arc<Clusters>,
     pub(super) voice: Arc<Voice>,
     pub(super) backoff: Backoff,
+    pub(super) memory: Memory,
 }
 
 /// Runs passes until `stop` resolves and those in flight have ended.
@@ -89,7 +90,7 @@ async fn one(policy: Arc<Policy>, shared: Arc<Shared>) -> Result<Action, PassErr
     let key = key(&policy);
     let uid = policy.uid().unwrap_or_default();
     let began = Instant::now();
-    match Box::pin(pass(&shared.clusters, &shared.voice, &key)).await {
+    match Box::pin(pass(&shared.clusters, &shared.voice, &shared.memory, &key)).await {
         Ok(Next::Gone) => {
             shared.backoff.succeeded(&uid);
             shared.voice.metrics.pass(PassResult::Gone, began.elapsed());

@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::clusters::{ClusterError, Clusters, Limits};
+use crate::reconcile::Memory;
 use crate::report::Voice;
 use backoff::Backoff;
 use control::Shared;
@@ -86,6 +87,7 @@ pub async fn run(settings: Settings) -> Result<(), RuntimeError> {
             clusters,
             voice,
             backoff: Backoff::default(),
+            memory: Memory::default(),
         });
         operate(hub, shared, &stop).await;
     }

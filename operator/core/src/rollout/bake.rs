@@ -4,12 +4,12 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::arms::{ArmView, arm};
-use super::needs::controls;
-use super::position::{Learned, LookSummary, Stage, WorkStage};
+use super::needs::{controls, judged, running_since};
+use super::position::{Learned, LookSummary, Stage};
 use super::region::{f64_seconds, proofs};
 use super::step::Step;
 use crate::decision::{Judged, Reason};
-use crate::judge::{self, Change, Code, ControlRestart, ControlRuns, LookInput, Verdict};
+use crate::judge::{self, Change, Code, ControlRestart, ControlRuns, Interim, LookInput, Verdict};
 use crate::names::{Kind, Region, WorkloadId};
 use crate::plan::Wave;
 use crate::world::{ClusterView, Metrics};
@@ -209,20 +209,8 @@ pub(super) fn looks(
     for (name, cluster, metrics) in seen {
         arms_seen.push((name, cluster, metrics?));
     }
-    let judged: Vec<WorkloadId> = s
-        .next
-        .regions
-        .get(region)?
-        .workloads
-        .iter()
-        .filter(|(_, work)| {
-            matches!(
-                work.stage,
-                WorkStage::Waiting | WorkStage::Injecting | WorkStage::Injected
-            )
-        })
-        .map(|(id, _)| id.clone())
-        .collect();
+    let judged: Vec<WorkloadId> = judged(s.next.regions.get(region)?).cloned().collect();
+    let partial = change.is_some() && is_partial(s, region);
     let scene = Scene {
         region,
         arms: &arms_seen,
@@ -253,12 +241,69 @@ pub(super) fn looks(
         };
         let input = scene.input(s, &id, change, f64_seconds(s.now()))?;
         let stored = state.evidence.get(&id).map_or(&[][..], Vec::as_slice);
-        let look = judge::look(&settings, frozen.as_ref(), &input);
-        let look = look.confirmed(stored, settings.young());
+        let look = if partial {
+            in_between(
+                s,
+                &(region.clone(), id.clone()),
+                &settings,
+                frozen.as_ref(),
+                &input,
+            )
+        } else {
+            let look = judge::look(&settings, frozen.as_ref(), &input);
+            let look = look.confirmed(stored, settings.young());
+            remember(s, (region.clone(), id.clone()), &settings, &look, &input);
+            Some(look)
+        };
+        let Some(look) = look else {
+            // Something may end: all of it is read again at once, and nothing is said before.
+            s.running.retain(|(of, _), _| of != region);
+            s.wake_in(SignedDuration::ZERO);
+            return None;
+        };
         s.looks.push(Judged::of(region, &id, &look));
         out.push((id, look));
     }
     Some(out)
+}
+
+/// Whether this pass was given only the samples since the settled blocks: what was asked for, asked again.
+fn is_partial(s: &Step<'_>, region: &Region) -> bool {
+    let position = s.attempt.position.as_ref();
+    let state = position.and_then(|position| position.regions.get(region));
+    state.is_some_and(|state| running_since(&s.world.running, region, state).is_some())
+}
+
+/// A look from the running state; `None`: the full look is needed.
+fn in_between(
+    s: &mut Step<'_>,
+    key: &(Region, WorkloadId),
+    settings: &judge::Settings,
+    frozen: Option<&judge::Frozen>,
+    input: &LookInput,
+) -> Option<judge::Look> {
+    match s.running.get_mut(key)?.look(settings, frozen?, input) {
+        Interim::Open(look) => Some(judge::Look {
+            frozen: frozen.cloned(),
+            ..*look
+        }),
+        Interim::Decides | Interim::Broken(_) => None,
+    }
+}
+
+/// Keeps what the settled blocks of a full look come to, if the bake goes on and they can be kept.
+fn remember(
+    s: &mut Step<'_>,
+    key: (Region, WorkloadId),
+    settings: &judge::Settings,
+    look: &judge::Look,
+    input: &LookInput,
+) {
+    s.running.remove(&key);
+    let frozen = look.frozen.as_ref().filter(|_| input.change.is_some());
+    if let Some(Ok(running)) = frozen.map(|frozen| judge::Running::new(settings, frozen, input)) {
+        s.running.insert(key, running);
+    }
 }
 
 /// What the looks at one region's workloads share.

@@ -1,5 +1,5 @@
-//! Takes a world whose metrics were not read yet, gives what must be read for this pass: as little as possible, and
-//! nothing from memory. Never reads anything itself.
+//! Takes a world whose metrics were not read yet, gives what must be read for this pass: as little as possible. What the last
+//! pass remembers spares samples and nothing else. Never reads anything itself.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::position::{Position, RegionState, Stage, WorkStage};
 use super::watch;
 use crate::names::{Region, WorkloadId};
 use crate::plan::Plan;
-use crate::world::{MetricsNeed, World};
+use crate::world::{MetricsNeed, Running, World};
 
 /// How far back a proof of the allocator is looked for, seconds.
 const PROOF_WINDOW: f64 = 60.0;
@@ -30,6 +30,7 @@ pub fn needs(world: &World) -> BTreeMap<Region, MetricsNeed> {
         let Some((from, proof_only)) = window(world.now, &attempt.plan, state) else {
             continue;
         };
+        let from = running_since(&world.running, region, state).unwrap_or(from);
         let workloads: Vec<WorkloadId> = state
             .workloads
             .iter()
@@ -69,6 +70,38 @@ fn window(now: Timestamp, plan: &Plan, state: &RegionState) -> Option<(Timestamp
         | Stage::Unverified
         | Stage::Failed => None,
     }
+}
+
+/// From when on samples are needed where the settled blocks of every workload in judgement are remembered; `None`: they are
+/// not, or it is no look at a change.
+pub(super) fn running_since(
+    running: &Running,
+    region: &Region,
+    state: &RegionState,
+) -> Option<Timestamp> {
+    if !matches!(state.stage, Stage::Baking | Stage::Passed) {
+        return None;
+    }
+    let mut from = Timestamp::MAX;
+    for id in judged(state) {
+        let known = running.get(&(region.clone(), id.clone()))?;
+        state.frozen.get(id)?;
+        let since = SignedDuration::try_from_secs_f64(known.since()).ok()?;
+        from = from.min(Timestamp::UNIX_EPOCH.checked_add(since).ok()?);
+    }
+    (from != Timestamp::MAX).then_some(from)
+}
+
+/// The workloads of a region that are judged.
+pub(super) fn judged(state: &RegionState) -> impl Iterator<Item = &WorkloadId> {
+    let works = state.workloads.iter();
+    let kept = works.filter(|(_, work)| {
+        matches!(
+            work.stage,
+            WorkStage::Waiting | WorkStage::Injecting | WorkStage::Injected
+        )
+    });
+    kept.map(|(id, _)| id)
 }
 
 /// From when on a look after the change needs samples: with the baseline where what was frozen is lost, so that it can be

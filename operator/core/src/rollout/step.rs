@@ -8,7 +8,7 @@ use super::{region, undo, watch};
 use crate::decision::{Action, Event, Finding, Judged, Reason};
 use crate::names::Region;
 use crate::plan::{Plan, RegressionAction, Scope, Wave};
-use crate::world::{Attempt, ClusterView, Metrics, RegionView, Verb, World};
+use crate::world::{Attempt, ClusterView, Metrics, RegionView, Running, Verb, World};
 
 /// The longest time between two looks while something is going on.
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_secs(30);
@@ -28,6 +28,8 @@ pub struct Stepped {
     pub findings: Vec<Finding>,
     /// What the judge said in this step.
     pub looks: Vec<Judged>,
+    /// Running states for the next step.
+    pub running: Running,
     /// When to look again at the latest.
     pub wake_at: Timestamp,
 }
@@ -72,6 +74,8 @@ pub(super) struct Step<'a> {
     pub(super) actions: Vec<Action>,
     /// Looks of the judge so far.
     pub(super) looks: Vec<Judged>,
+    /// Running states: of regions that are not looked at in this step, those of the step before.
+    pub(super) running: Running,
     events: Vec<Event>,
     findings: Vec<Finding>,
     wake_at: Timestamp,
@@ -91,6 +95,7 @@ impl<'a> Step<'a> {
             next,
             actions: Vec::new(),
             looks: Vec::new(),
+            running: world.running.clone(),
             events: Vec::new(),
             findings: Vec::new(),
             wake_at: world.now + LONGEST_WAIT,
@@ -473,13 +478,19 @@ impl<'a> Step<'a> {
         self.wake_in(SHORTEST_WAIT);
     }
 
-    fn finish(self) -> Stepped {
+    fn finish(mut self) -> Stepped {
+        let regions = &self.next.regions;
+        self.running.retain(|(region, _), _| {
+            let state = regions.get(region);
+            state.is_some_and(|state| state.stage == Stage::Baking || watch::watched(state))
+        });
         Stepped {
             next: self.next,
             actions: self.actions,
             events: self.events,
             findings: self.findings,
             looks: self.looks,
+            running: self.running,
             wake_at: self.wake_at,
         }
     }

@@ -227,6 +227,10 @@ fn row(subject: &Subject<'_>, wave: &Wave, region: &Region) -> RegionRow {
         u32::try_from(works.unwrap_or(0)).unwrap_or(u32::MAX)
     };
     let (reason, message) = match state.and_then(|state| state.failed.clone()) {
+        // The judge's own word says the same and names the metric or limit, such as `Regression:ratio`.
+        Some((reason, message)) if look.reason.split(':').next() == Some(reason.as_str()) => {
+            (look.reason.clone(), message)
+        }
         Some((reason, message)) => (reason.to_string(), message),
         None => (look.reason.clone(), look.message.clone()),
     };

@@ -153,3 +153,46 @@ fn a_watch_that_sees_nothing_holds_nothing_up() {
         state(sim, "nrt").is_some_and(|state| state.stage == Stage::Passed)
     });
 }
+
+/// What a process remembers spares samples and changes nothing: not the end, not the blocks, not what was found.
+#[test]
+fn what_is_remembered_changes_nothing() {
+    for allocator in ["jemalloc", "mimalloc"] {
+        let run = |forgets: u32| {
+            let mut sim = Sim::new(allocator);
+            sim.forgets = forgets;
+            ended(&mut sim);
+            sim
+        };
+        let (remembers, never, sometimes) = (run(0), run(1), run(7));
+        for sim in [&remembers, &sometimes] {
+            assert_eq!(sim.outcome(), never.outcome());
+            let told = |sim: &Sim| {
+                let lines = sim.log.iter();
+                let verdicts = lines.filter(|line| line.starts_with("Canary"));
+                // The full look comes with the pass after, which is a second and a block later here.
+                let less =
+                    verdicts.map(|line| line.split("; the ratio").next().unwrap().to_owned());
+                less.collect::<Vec<_>>()
+            };
+            assert_eq!(told(sim), told(&never));
+        }
+        assert_eq!(never.asked.0, never.asked.1, "nothing is remembered");
+        if allocator == "jemalloc" {
+            let (all, whole) = remembers.asked;
+            // Each of three bakes: until a block is settled, after thirty seconds, and once at its end.
+            assert!(whole <= 3 * 33, "{whole} of {all} looks read all of a bake");
+            assert!(all >= 3 * 60);
+        }
+    }
+}
+
+#[test]
+fn a_row_names_the_metric_that_failed() {
+    let mut sim = Sim::new("mimalloc");
+    ended(&mut sim);
+    let decision = sim.pass();
+    let report = decision.commit.unwrap().report;
+    let row = report.regions.iter().find(|row| row.name.as_str() == "ore");
+    assert_eq!(row.unwrap().reason, "Regression:ratio");
+}

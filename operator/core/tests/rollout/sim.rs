@@ -14,10 +14,11 @@ use heapfleet_core::plan::{
     Allocator, Delivery, Limit, OnExisting, OnRegression, OnUnreachable, Plan, Platform,
     RegressionAction, Scope, Target, Wave,
 };
-use heapfleet_core::rollout::{Outcome, RegionState};
+use heapfleet_core::rollout::{Outcome, RegionState, Stage};
 use heapfleet_core::world::{
     Attempt, ClusterView, Journal, JournalStage, Metrics, MetricsNeed, Node, Pod, PodSeries,
-    Policy, Refusal, RegionView, Revision, SeriesId, Unseen, Update, Verb, Workload, World,
+    Policy, Refusal, RegionView, Revision, Running, SeriesId, Unseen, Update, Verb, Workload,
+    World,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -70,6 +71,13 @@ pub(crate) struct Sim {
     pub ratios: BTreeMap<String, f64>,
     /// By how much a region's pods are worse than that, from an instant on.
     pub worse: Option<(Region, f64, f64)>,
+    /// What the process remembers from pass to pass.
+    pub running: Running,
+    /// Every how many passes it forgets that; 0: never.
+    pub forgets: u32,
+    /// Passes so far, and of those that asked for samples after a change how many asked for all of them.
+    pub passes: u32,
+    pub asked: (u32, u32),
     pub log: Vec<String>,
     /// Acts that are lost although they were decided: the process was killed after the commit.
     pub lose_acts: bool,
@@ -215,6 +223,10 @@ impl Sim {
                 ("glibc-tuned".to_owned(), 1.2),
             ]),
             worse: None,
+            running: Running::new(),
+            forgets: 0,
+            passes: 0,
+            asked: (0, 0),
             log: Vec::new(),
             lose_acts: false,
             deleted: false,
@@ -228,12 +240,18 @@ impl Sim {
 
     /// One pass: look, decide, commit, act. Gives the decision.
     pub(crate) fn pass(&mut self) -> Decision {
+        self.passes += 1;
+        if self.forgets > 0 && self.passes.is_multiple_of(self.forgets) {
+            self.running.clear();
+        }
         let mut world = self.world();
         for (region, need) in needs(&world) {
+            self.count(&world, &region, &need);
             let metrics = self.metrics(&region, &need);
             world.regions.get_mut(&region).unwrap().metrics = Some(metrics);
         }
-        let decision = decide(&world);
+        let mut decision = decide(&world);
+        self.running = std::mem::take(&mut decision.running);
         if let Some(commit) = &decision.commit {
             let attempt = self
                 .attempts
@@ -253,6 +271,16 @@ impl Sim {
             }
         }
         decision
+    }
+
+    fn count(&mut self, world: &World, region: &Region, need: &MetricsNeed) {
+        let position = world.attempts.last().and_then(|a| a.position.as_ref());
+        let state = position.and_then(|position| position.regions.get(region));
+        let state = state.filter(|state| state.stage == Stage::Baking);
+        if let Some(changed) = state.and_then(|state| state.changed_at) {
+            self.asked.0 += 1;
+            self.asked.1 += u32::from(need.from <= changed);
+        }
     }
 
     /// So many passes, a second apart.
@@ -329,6 +357,7 @@ impl Sim {
             attempts: self.attempts.clone(),
             regions: regions.collect(),
             claim: Claim::new("hub/policy-uid"),
+            running: self.running.clone(),
         }
     }
 
