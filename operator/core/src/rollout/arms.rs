@@ -4,7 +4,7 @@
 
 use jiff::Timestamp;
 
-use super::bake::size_key;
+use super::looks::size_key;
 use super::position::{RegionState, WorkState};
 use super::region::f64_seconds;
 use super::step::Step;

@@ -5,6 +5,7 @@ mod arms;
 mod bake;
 mod control;
 mod image;
+mod looks;
 mod needs;
 mod pace;
 mod position;

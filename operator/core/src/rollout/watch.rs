@@ -3,7 +3,8 @@
 
 use jiff::Timestamp;
 
-use super::bake::{after_blocks, change, fail_reason, looks, summarise};
+use super::bake::{after_blocks, change, fail_reason, summarise};
+use super::looks::looks;
 use super::needs::controls;
 use super::position::{Position, RegionState, Stage};
 use super::region::proofs;
