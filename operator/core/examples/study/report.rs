@@ -66,11 +66,13 @@ pub(crate) fn measure(cell: &Cell, outcomes: &[Outcome]) -> Measured {
     Measured { line, met }
 }
 
-/// Lower limit of the median: the order statistic that lies below it in all but half a percent of samples.
+/// Lower limit of the median: the order statistic that lies below it in all but half a percent of samples; `None` where
+/// there are too few values for one.
 fn quickest(minutes: &[f64]) -> Option<f64> {
     let sorted = heapfleet_core::judge::num::sorted(minutes);
     let n = real(sorted.len());
-    let at = heapfleet_core::judge::num::floor(0.5 * n - 0.5 * ERRORS * n.sqrt());
+    let at = 0.5 * n - 0.5 * ERRORS * n.sqrt();
+    let at = (at >= 0.0).then(|| heapfleet_core::judge::num::floor(at))?;
     sorted.get(at).copied()
 }
 
