@@ -160,7 +160,7 @@ fn keep(s: &mut Step<'_>, region: &Region, looks: &[(WorkloadId, judge::Look)]) 
     }
 }
 
-/// A region passed: what its restarts taught goes to the regions that follow; its evidence is not needed any more.
+/// A region passed: what its restarts taught goes to the regions that follow.
 fn passed(s: &mut Step<'_>, region: &Region, looks: &[(WorkloadId, judge::Look)]) {
     let first = s.plan.judge.restart_noise_weight;
     for (id, look) in looks {
@@ -170,9 +170,6 @@ fn passed(s: &mut Step<'_>, region: &Region, looks: &[(WorkloadId, judge::Look)]
         let known = s.next.learned.get(id).map_or(first, |known| known.weight);
         let weight = (known + freedom).min(judge::constants::NU0_MOST);
         s.next.learned.insert(id.clone(), Learned { sigma, weight });
-    }
-    if let Some(state) = s.state(region) {
-        state.evidence.clear();
     }
     s.enter(region, Stage::Passed);
 }

@@ -218,6 +218,10 @@ impl<'a> Step<'a> {
         if let Some(state) = self.next.regions.get_mut(region) {
             state.stage = stage;
             state.since = now;
+            if stage == Stage::Passed {
+                // Its verdict was given; there is nothing to confirm any more.
+                state.evidence.clear();
+            }
         }
         self.wake_in(SHORTEST_WAIT);
     }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::bake::{after_blocks, change, fail_reason, summarise};
 use super::looks::looks;
 use super::needs::controls;
-use super::position::{Position, RegionState, Stage};
+use super::position::{LookSummary, Position, RegionState, Stage};
 use super::region::proofs;
 use super::step::Step;
 use crate::judge::Verdict;
@@ -85,6 +85,10 @@ fn has_its_control(plan: &Plan, position: &Position, region: &Region) -> bool {
     !now.converted && now.regions.len() == all.count()
 }
 
+fn state_look(s: &Step<'_>, region: &Region) -> Option<LookSummary> {
+    s.next.regions.get(region)?.look.clone()
+}
+
 fn look(s: &mut Step<'_>, region: &Region) {
     let plan = s.plan;
     let wave = plan.waves.iter().find(|wave| wave.regions.contains(region));
@@ -107,10 +111,17 @@ fn look(s: &mut Step<'_>, region: &Region) {
         return;
     };
     let seen = proofs(s, region, cluster, metrics);
+    let before = state_look(s, region);
     summarise(s, wave, region, &looks, (seen.proven, seen.pods));
     let due = after_blocks(s, HOUR);
-    if let Some(summary) = s.state(region).and_then(|state| state.look.as_mut()) {
-        summary.next = Some(due);
+    if let Some(now) = s.state(region).and_then(|state| state.look.as_mut()) {
+        // Its verdict stands; only its numbers move.
+        if let Some(before) = before.filter(|_| now.verdict != Verdict::Fail.to_string()) {
+            now.verdict = before.verdict;
+            now.reason = before.reason;
+            now.message = before.message;
+        }
+        now.next = Some(due);
     }
     let failed = looks.iter().find(|(_, look)| look.verdict == Verdict::Fail);
     if let Some((id, look)) = failed {

@@ -120,6 +120,11 @@ fn a_region_that_passed_is_watched_until_its_control_goes() {
         state(&sim, "ore").unwrap().evidence.is_empty(),
         "a finished region keeps no evidence"
     );
+    let look = state(&sim, "ore").unwrap().look.clone().unwrap();
+    assert_eq!(
+        (look.verdict.as_str(), look.reason.as_str()),
+        ("Pass", "NonInferior")
+    );
     let since = seconds(sim.now);
     sim.worse = Some((Region::new("ore"), since, 3.0));
     ended(&mut sim);
