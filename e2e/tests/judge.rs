@@ -13,7 +13,7 @@ mod common;
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use heapfleet_e2e::demo::{Fleet, NAMESPACE, Policy, Seen, Server, Workload};
 use heapfleet_e2e::lab::Config;
 use serde_json::Value;
@@ -217,7 +217,15 @@ fn the_same_allocator_is_held(fleet: &Fleet) -> Result<String> {
         ensure!(low < 0.0 && high > 0.0, "{low:+.3} to {high:+.3}");
         let blocks = seen.blocks("ore");
         ensure!(blocks >= 60, "held after {blocks} blocks");
-        Ok(row(&seen))
+        let metrics = fleet.operator_metrics()?;
+        let of = |start: &str| -> Result<&str> {
+            let line = metrics.lines().find(|line| line.starts_with(start));
+            line.with_context(|| format!("no line {start} in\n{metrics}"))
+        };
+        let accepted = of("heapfleet_judge_blocks_accepted{")?;
+        // A bake of twice as long as blocks may change is looked at by its youngest blocks in its second half.
+        let youngest = of("heapfleet_judge_looks_total{read=\"youngest\"}")?;
+        Ok(format!("{}\n{accepted}\n{youngest}", row(&seen)))
     })
 }
 

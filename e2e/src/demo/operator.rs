@@ -27,6 +27,28 @@ impl Fleet {
         )
     }
 
+    /// What the operator says of itself at `/metrics`, through the API server.
+    pub fn operator_metrics(&self) -> Result<String> {
+        let pod = self.lab.kubectl_ok(
+            HUB,
+            &[
+                "-n",
+                "heapfleet-system",
+                "get",
+                "pods",
+                "-l",
+                "app.kubernetes.io/component=operator",
+                "-o",
+                "jsonpath={.items[0].metadata.name}",
+            ],
+        )?;
+        let path = format!(
+            "/api/v1/namespaces/heapfleet-system/pods/{}:8080/proxy/metrics",
+            pod.trim()
+        );
+        self.lab.kubectl_ok(HUB, &["get", "--raw", &path])
+    }
+
     fn operator_process(&self) -> Result<Option<child::Ident>> {
         let uid = self.lab.kubectl_ok(
             HUB,

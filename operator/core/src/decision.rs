@@ -216,12 +216,15 @@ pub struct Judged {
     pub ratio: Option<f64>,
     /// RSS ÷ cache of the control.
     pub control_ratio: Option<f64>,
+    /// Whether the whole bake was read for it, not only its youngest blocks.
+    pub whole: bool,
 }
 
 impl Judged {
     /// Of one look.
-    pub fn of(region: &Region, workload: &WorkloadId, look: &Look) -> Self {
+    pub fn of(region: &Region, workload: &WorkloadId, look: &Look, whole: bool) -> Self {
         Self {
+            whole,
             region: region.clone(),
             workload: workload.clone(),
             numbers: look.numbers.clone(),

@@ -230,6 +230,7 @@ mod tests {
             refused: BTreeMap::from([(Code::CacheNotFull, 3)]),
             ratio: Some(1.5),
             control_ratio: None,
+            whole: true,
         };
         Decision {
             commit: Some(Commit {
@@ -283,6 +284,6 @@ mod tests {
             });
         }
         metrics.judge.tell(&key, &decision);
-        assert!(!metrics.text().unwrap().contains("judge_"));
+        assert!(!metrics.text().unwrap().contains("judge_ratio"));
     }
 }

@@ -57,6 +57,11 @@ struct ReasonLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LookLabels {
+    read: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct VerdictLabels {
     verdict: String,
 }
@@ -118,6 +123,7 @@ pub struct Metrics {
     ratios: Family<RatioLabels, Gauge<f64, std::sync::atomic::AtomicU64>>,
     rollbacks: Family<ReasonLabels, Counter>,
     verdicts: Family<VerdictLabels, Counter>,
+    looks: Family<LookLabels, Counter>,
     events_failed: Counter,
     seconds: Histogram,
     shown: Mutex<BTreeMap<PolicyKey, Shown>>,
@@ -143,6 +149,7 @@ impl Metrics {
             ratios: Family::default(),
             rollbacks: Family::default(),
             verdicts: Family::default(),
+            looks: Family::default(),
             events_failed: Counter::default(),
             seconds: Histogram::new(PASS_SECONDS),
             shown: Mutex::default(),
@@ -188,6 +195,11 @@ impl Metrics {
             "verdicts",
             "Changes of a region's verdict",
             self.verdicts.clone(),
+        );
+        registry.register(
+            "judge_looks",
+            "Looks of the judge, by what was read for them: the whole bake or its youngest blocks",
+            self.looks.clone(),
         );
         registry.register(
             "events_failed",
@@ -289,6 +301,12 @@ impl Metrics {
                 verdict: verdict.to_owned(),
             })
             .inc();
+    }
+
+    /// Counts a look of the judge.
+    pub fn look(&self, whole: bool) {
+        let read = if whole { "whole" } else { "youngest" };
+        self.looks.get_or_create(&LookLabels { read }).inc();
     }
 
     /// Counts a rollback that begins.

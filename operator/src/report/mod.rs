@@ -124,6 +124,9 @@ fn count(metrics: &Metrics, pass: &Pass<'_>) {
         });
     metrics.policy(pass.key, pass.class, &report.phase, ratios);
     metrics.judge.tell(pass.key, pass.decision);
+    for look in &pass.decision.looks {
+        metrics.look(look.whole);
+    }
     let Some(commit) = pass.decision.commit.as_ref().filter(|_| pass.committed) else {
         return;
     };
