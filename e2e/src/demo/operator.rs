@@ -29,19 +29,7 @@ impl Fleet {
 
     /// What the operator says of itself at `/metrics`, through the API server.
     pub fn operator_metrics(&self) -> Result<String> {
-        let pod = self.lab.kubectl_ok(
-            HUB,
-            &[
-                "-n",
-                "heapfleet-system",
-                "get",
-                "pods",
-                "-l",
-                "app.kubernetes.io/component=operator",
-                "-o",
-                "jsonpath={.items[0].metadata.name}",
-            ],
-        )?;
+        let pod = self.operator_pod("name")?;
         let path = format!(
             "/api/v1/namespaces/heapfleet-system/pods/{}:8080/proxy/metrics",
             pod.trim()
@@ -49,20 +37,25 @@ impl Fleet {
         self.lab.kubectl_ok(HUB, &["get", "--raw", &path])
     }
 
+    /// A field of the metadata of the operator's pods.
+    fn operator_pod(&self, field: &str) -> Result<String> {
+        let path = format!("jsonpath={{.items[*].metadata.{field}}}");
+        let label = "app.kubernetes.io/component=operator";
+        let args = [
+            "-n",
+            "heapfleet-system",
+            "get",
+            "pods",
+            "-l",
+            label,
+            "-o",
+            &path,
+        ];
+        self.lab.kubectl_ok(HUB, &args)
+    }
+
     fn operator_process(&self) -> Result<Option<child::Ident>> {
-        let uid = self.lab.kubectl_ok(
-            HUB,
-            &[
-                "-n",
-                "heapfleet-system",
-                "get",
-                "pods",
-                "-l",
-                "app.kubernetes.io/component=operator",
-                "-o",
-                "jsonpath={.items[*].metadata.uid}",
-            ],
-        )?;
+        let uid = self.operator_pod("uid")?;
         let uid = uid.trim();
         let mut found = child::pids().into_iter().filter(|pid| {
             let proc = Path::new("/proc").join(pid.to_string());
