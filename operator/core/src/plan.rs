@@ -46,6 +46,13 @@ pub struct Plan {
     pub judge: judge::Settings,
 }
 
+impl Plan {
+    /// The wave in whose turn a region is changed.
+    pub fn wave_of(&self, region: &Region) -> Option<&Wave> {
+        self.waves.iter().find(|wave| wave.regions.contains(region))
+    }
+}
+
 /// What is loaded into the target container, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allocator {

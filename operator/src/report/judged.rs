@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use heapfleet_core::decision::{Decision, Judged};
 use heapfleet_core::judge::Numbers;
+use heapfleet_core::judge::num::real;
 use heapfleet_core::names::{Region, WorkloadId};
 use heapfleet_core::rollout::Stage;
 use prometheus_client::collector::Collector;
@@ -151,15 +152,6 @@ fn measured(
             (labels, number)
         })
         .collect()
-}
-
-#[expect(
-    clippy::as_conversions,
-    clippy::cast_precision_loss,
-    reason = "a number of blocks is far below 2^53"
-)]
-fn real(n: usize) -> f64 {
-    n as f64
 }
 
 impl Collector for JudgeMetrics {

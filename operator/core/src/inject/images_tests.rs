@@ -9,7 +9,7 @@ use super::image_for;
 use crate::decision::Reason;
 use crate::names::{Kind, WorkloadId};
 use crate::plan::{Allocator, Delivery, ImageMap, ImageVariant, OnExisting, Platform};
-use crate::world::{Node, Revision, Workload};
+use crate::world::{Node, Workload};
 
 pub(super) fn id(kind: Kind) -> WorkloadId {
     WorkloadId {
@@ -102,26 +102,8 @@ pub(super) fn workload(image: &str, mut spec: Value) -> Workload {
     spec["containers"] =
         json!([{"name": "side", "image": "side:1"}, {"name": "server", "image": image}]);
     Workload {
-        uid: "uid".to_owned(),
-        generation: 3,
-        annotations: Some(BTreeMap::from([("x".to_owned(), "y".to_owned())])),
-        managed_entry: None,
         template: json!({"metadata": {"labels": {"app": "x"}}, "spec": spec}),
-        replicas: 2,
-        paused: false,
-        deleting: false,
-        settled: true,
-        progress: 2,
-        max_unavailable: 0,
-        update: crate::world::Update::Rolling,
-        controller: None,
-        older_policy: None,
-        revision: Some(Revision {
-            name: "server-1".to_owned(),
-            hash: "1".to_owned(),
-        }),
-        journals: Vec::new(),
-        pods: Vec::new(),
+        ..super::tests::workload(&Value::Null, Some(&[("x", "y")]))
     }
 }
 

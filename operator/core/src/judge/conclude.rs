@@ -74,11 +74,6 @@ pub(super) fn conclude(
         run.as_ref().map(|run| MetricEvidence::of(&rule.name, run))
     };
     look.evidence = runs.iter().filter_map(kept).collect();
-    look.evidence_blocks = look
-        .evidence
-        .first()
-        .map(|e| e.d.clone())
-        .unwrap_or_default();
     look.preflight = frozen.and_then(|f| preflight_of(context, f, seen.period));
     look
 }

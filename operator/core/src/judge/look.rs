@@ -128,7 +128,6 @@ pub(super) fn empty(settings: &Settings, input: &LookInput, frozen: Option<&Froz
         preflight: None,
         learned: None,
         frozen: frozen.cloned(),
-        evidence_blocks: Vec::new(),
         evidence: Vec::new(),
         next_look: input.now,
     }

@@ -288,8 +288,6 @@ pub struct Look {
     pub learned: Option<(f64, f64)>,
     /// To be carried to the next look; `None` while the baseline does not suffice.
     pub frozen: Option<Frozen>,
-    /// The ratio's accepted differences.
-    pub evidence_blocks: Vec<f32>,
     /// Every metric's accepted differences, for the bounded evidence (see [`super::stored`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<MetricEvidence>,

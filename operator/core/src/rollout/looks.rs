@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 
 use super::arms::{ArmView, arm};
 use super::needs::{controls, judged, running_since};
+use super::position::Stage;
 use super::region::f64_seconds;
 use super::step::Step;
 use crate::decision::Judged;
@@ -66,7 +67,6 @@ pub(super) fn looks(
             },
         };
         let input = scene.input(s, &id, change, f64_seconds(s.now()))?;
-        let stored = state.evidence.get(&id).map_or(&[][..], Vec::as_slice);
         let look = if partial {
             in_between(
                 s,
@@ -76,6 +76,7 @@ pub(super) fn looks(
                 &input,
             )
         } else {
+            let stored = state.evidence.get(&id).map_or(&[][..], Vec::as_slice);
             let look = judge::look(&settings, frozen.as_ref(), &input);
             let look = look.confirmed(stored, settings.young());
             remember(s, (region.clone(), id.clone()), &settings, &look, &input);
@@ -117,7 +118,8 @@ fn in_between(
     }
 }
 
-/// Keeps what the settled blocks of a full look come to, if the bake goes on and they can be kept.
+/// Keeps what the settled blocks of a full look come to, if the bake goes on and they can be kept. A region that passed goes
+/// on passing, which only full looks may say: nothing is spared there.
 fn remember(
     s: &mut Step<'_>,
     key: (Region, WorkloadId),
@@ -126,7 +128,9 @@ fn remember(
     input: &LookInput,
 ) {
     s.running.remove(&key);
-    let frozen = look.frozen.as_ref().filter(|_| input.change.is_some());
+    let state = s.next.regions.get(&key.0);
+    let goes_on = !look.is_final && state.is_some_and(|state| state.stage == Stage::Baking);
+    let frozen = look.frozen.as_ref().filter(|_| goes_on);
     if let Some(Ok(running)) = frozen.map(|frozen| judge::Running::new(settings, frozen, input)) {
         s.running.insert(key, running);
     }

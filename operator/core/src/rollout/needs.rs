@@ -73,13 +73,13 @@ fn window(now: Timestamp, plan: &Plan, state: &RegionState) -> Option<(Timestamp
 }
 
 /// From when on samples are needed where the settled blocks of every workload in judgement are remembered; `None`: they are
-/// not, or it is no look at a change.
+/// not, or it is no look at a bake.
 pub(super) fn running_since(
     running: &Running,
     region: &Region,
     state: &RegionState,
 ) -> Option<Timestamp> {
-    if !matches!(state.stage, Stage::Baking | Stage::Passed) {
+    if state.stage != Stage::Baking {
         return None;
     }
     let mut from = Timestamp::MAX;
@@ -107,11 +107,8 @@ pub(super) fn judged(state: &RegionState) -> impl Iterator<Item = &WorkloadId> {
 /// From when on a look after the change needs samples: with the baseline where what was frozen is lost, so that it can be
 /// had again.
 fn since_change(plan: &Plan, state: &RegionState) -> Option<Timestamp> {
-    let lost = state.stage == Stage::Baking
-        && state
-            .workloads
-            .iter()
-            .any(|(id, work)| work.stage == WorkStage::Injected && !state.frozen.contains_key(id));
+    let lost =
+        state.stage == Stage::Baking && judged(state).any(|id| !state.frozen.contains_key(id));
     let baseline = if lost {
         plan.judge.baseline_seconds + plan.judge.block_seconds
     } else {

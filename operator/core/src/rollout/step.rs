@@ -318,8 +318,7 @@ impl<'a> Step<'a> {
             return;
         }
         let all = self.next.changed_regions();
-        let mut waves = self.plan.waves.iter();
-        let wave = waves.find(|wave| wave.regions.contains(region));
+        let wave = self.plan.wave_of(region);
         let regions = match self.plan.on_regression.scope {
             Scope::Region => vec![region.clone()],
             Scope::Wave => all
@@ -486,7 +485,7 @@ impl<'a> Step<'a> {
         let regions = &self.next.regions;
         self.running.retain(|(region, _), _| {
             let state = regions.get(region);
-            state.is_some_and(|state| state.stage == Stage::Baking || watch::watched(state))
+            state.is_some_and(|state| state.stage == Stage::Baking)
         });
         Stepped {
             next: self.next,

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::bake::{after_blocks, change, fail_reason, summarise};
 use super::looks::looks;
 use super::needs::controls;
-use super::position::{LookSummary, Position, RegionState, Stage};
+use super::position::{Position, RegionState, Stage};
 use super::region::proofs;
 use super::step::Step;
 use crate::judge::Verdict;
@@ -85,16 +85,12 @@ fn has_its_control(plan: &Plan, position: &Position, region: &Region) -> bool {
     !now.converted && now.regions.len() == all.count()
 }
 
-fn state_look(s: &Step<'_>, region: &Region) -> Option<LookSummary> {
-    s.next.regions.get(region)?.look.clone()
-}
-
 fn look(s: &mut Step<'_>, region: &Region) {
     let plan = s.plan;
-    let wave = plan.waves.iter().find(|wave| wave.regions.contains(region));
-    let (Some(wave), Some(state)) = (wave, s.next.regions.get(region)) else {
+    let (Some(wave), Some(state)) = (plan.wave_of(region), s.next.regions.get(region)) else {
         return;
     };
+    let before = state.look.clone();
     let Some(change) = change(state.changed_at, state.bake_started) else {
         return;
     };
@@ -111,7 +107,6 @@ fn look(s: &mut Step<'_>, region: &Region) {
         return;
     };
     let seen = proofs(s, region, cluster, metrics);
-    let before = state_look(s, region);
     summarise(s, wave, region, &looks, (seen.proven, seen.pods));
     let due = after_blocks(s, HOUR);
     if let Some(now) = s.state(region).and_then(|state| state.look.as_mut()) {
